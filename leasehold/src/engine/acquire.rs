@@ -1,0 +1,303 @@
+//! The acquire loop: try, listen, try again, sleep until woken.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::hub::{Listening, Woken};
+use super::queue::Turn;
+use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::{Claim, Core, Hold, Kind};
+use crate::error::{Error, Refusal, Result};
+use crate::model::lease::{LeaseState, Tracker};
+use crate::model::{LeaseTerm, Moment, Name, Wait};
+use crate::op::mutex::Acquired;
+use crate::store::Outcome;
+
+/// How long to wait for a holder that has no TTL before looking again.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long to wait for a subscription before looking without one.
+const DEAF: Duration = Duration::from_secs(1);
+/// Servers count expiry in whole milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    pub(crate) name: Name,
+    pub(crate) term: LeaseTerm,
+    pub(crate) wait: Wait,
+}
+
+/// How long the caller wants to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// One look; a store that does not answer is asked again within the call's limit.
+    Once,
+    /// While the lock is busy or the store is away, for this long.
+    For(Duration),
+    /// While the lock is busy; a store that stays away this long is an error.
+    Outage(Duration),
+}
+
+impl Core {
+    /// Takes the lock, or says that it is busy.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        request: &Request,
+        patience: Patience,
+    ) -> Result<Option<Arc<Hold>>> {
+        self.shared.life.check()?;
+        let mut acquisition = Acquisition::new(self, request, patience);
+        self.shared.life.while_open(acquisition.run()).await
+    }
+}
+
+/// One call that takes a lock. Whatever it leaves behind when dropped, the reaper gets.
+struct Acquisition<'a> {
+    core: &'a Arc<Core>,
+    request: &'a Request,
+    patience: Patience,
+    limit: Moment,
+    claim: Option<Claim>,
+    /// Since when every answer is missing.
+    failing: Option<Moment>,
+    pause: Duration,
+    tries: u32,
+}
+
+impl Drop for Acquisition<'_> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+impl<'a> Acquisition<'a> {
+    fn new(core: &'a Arc<Core>, request: &'a Request, patience: Patience) -> Self {
+        let now = core.shared.clock.now();
+        let limit = match patience {
+            Patience::Once => now.after(core.shared.limits.call),
+            Patience::For(wait) => now.after(wait),
+            Patience::Outage(_) => Moment::NEVER,
+        };
+        let (claim, failing, pause, tries) = (None, None, FIRST_PAUSE, 0);
+        Self {
+            core,
+            request,
+            patience,
+            limit,
+            claim,
+            failing,
+            pause,
+            tries,
+        }
+    }
+
+    /// Gives the claim to the reaper if anything of it may be, or come to be, at the store.
+    fn abandon(&mut self) {
+        let Some(claim) = self.claim.take() else {
+            return;
+        };
+        if claim.flight.unanswered().is_some() {
+            self.core.debts.leave_claim(claim);
+        } else {
+            claim.settle();
+        }
+    }
+
+    async fn run(&mut self) -> Result<Option<Arc<Hold>>> {
+        let shared = &self.core.shared;
+        let mut turn = None;
+        if !matches!(self.patience, Patience::Once) {
+            let queue = self.core.queue.turn(self.request.kind, &self.request.name);
+            let Some(first) = shared.clock.limit(self.limit, queue).await else {
+                return Ok(None);
+            };
+            turn = Some(first);
+        }
+        loop {
+            let busy_until = match known_busy(turn.as_mut(), shared.clock.now()) {
+                Some(until) => until,
+                None => match self.attempt(turn.as_mut()).await? {
+                    Attempt::Held(hold) => return Ok(Some(hold)),
+                    Attempt::Busy(_) if matches!(self.patience, Patience::Once) => return Ok(None),
+                    Attempt::Busy(until) => until,
+                    Attempt::Again => continue,
+                },
+            };
+            let Some(turn) = turn.as_mut() else {
+                return Ok(None);
+            };
+            if !self.wait(turn, busy_until).await {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Asks once.
+    async fn attempt(&mut self, turn: Option<&mut Turn>) -> Result<Attempt> {
+        let shared = Arc::clone(&self.core.shared);
+        let mut seat = turn.and_then(Turn::seat);
+        if let Some(listening) = seat.as_mut().and_then(|seat| seat.listening.as_mut()) {
+            listening.mark();
+        }
+        let until = self.until();
+        let claim = self.claim()?;
+        let asked = shared.clock.now();
+        match claim.acquire(&shared.store, until).await {
+            Outcome::Done(Acquired::Held) => {
+                let held = self.granted(asked);
+                if let (Attempt::Held(hold), Some(seat)) = (&held, seat) {
+                    seat.busy_until = Some(asked.after(hold.claim.term.ttl().as_duration()));
+                }
+                Ok(held)
+            }
+            Outcome::Done(Acquired::Busy(left)) => {
+                self.failing = None;
+                self.pause = FIRST_PAUSE;
+                let left = left.map_or(LOOK, |left| left + TICK);
+                Ok(Attempt::Busy(shared.clock.now().after(left)))
+            }
+            Outcome::Done(Acquired::Gone) => {
+                Err(Error::protocol("a fresh hold was said to have been lost"))
+            }
+            Outcome::Refused(error) if !worth_waiting(&error) => Err(error),
+            Outcome::Refused(error) | Outcome::Unknown(error) => self.failed(asked, error).await,
+        }
+    }
+
+    /// The claim, made when it is first needed.
+    fn claim(&mut self) -> Result<&Claim> {
+        if self.claim.is_none() {
+            let Request {
+                kind, name, term, ..
+            } = self.request;
+            let id = self.core.fresh_hold();
+            self.claim = Some(Claim::arm(&self.core.shared.store, *kind, name, id, *term)?);
+        }
+        self.claim.as_ref().ok_or(Error::Closed("no claim"))
+    }
+
+    /// The store said held: a hold, unless its lease has run out on the way.
+    fn granted(&mut self, asked: Moment) -> Attempt {
+        let shared = &self.core.shared;
+        let mut tracker = Tracker::granted(self.request.term, asked);
+        let Some(claim) = self.claim.take() else {
+            return Attempt::Again;
+        };
+        if tracker.state(shared.clock.now()) == LeaseState::Lost {
+            self.core.debts.leave_claim(claim);
+            return Attempt::Again;
+        }
+        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
+        shared.watchdog.watch(&hold);
+        Attempt::Held(hold)
+    }
+
+    /// No answer, or a refusal that may pass: pauses, or gives up with the error.
+    async fn failed(&mut self, asked: Moment, error: Error) -> Result<Attempt> {
+        let clock = self.core.shared.clock;
+        self.failing.get_or_insert(asked);
+        let again = clock.now().after(self.pause / 2 + jitter(self.pause / 2));
+        if again >= self.until() {
+            return Err(error);
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        clock.sleep_until(again).await;
+        Ok(Attempt::Again)
+    }
+
+    /// Until when the store may stay away.
+    fn until(&self) -> Moment {
+        match self.patience {
+            Patience::Once | Patience::For(_) => self.limit,
+            Patience::Outage(outage) => self
+                .failing
+                .unwrap_or_else(|| self.core.shared.clock.now())
+                .after(outage),
+        }
+    }
+
+    /// Sleeps until the lock may be free. Whether the caller still wants it then.
+    async fn wait(&mut self, turn: &mut Turn, busy_until: Moment) -> bool {
+        let clock = self.core.shared.clock;
+        match &self.request.wait {
+            Wait::Notify => {
+                let Some(seat) = turn.seat() else {
+                    return false;
+                };
+                seat.busy_until = None;
+                let listening = seat.listening.get_or_insert_with(|| self.listen());
+                self.notified(listening, busy_until).await;
+            }
+            Wait::Poll(backoff) => {
+                let pause = backoff.pause(self.tries, random());
+                self.tries = self.tries.saturating_add(1);
+                clock
+                    .sleep_until(clock.now().after(pause).min(self.limit))
+                    .await;
+            }
+        }
+        clock.now() < self.limit
+    }
+
+    fn listen(&self) -> Listening {
+        let Request { kind, name, .. } = self.request;
+        Listening::start(&self.core.shared, name, kind.channel(name))
+    }
+
+    /// Sleeps until an announcement, a gap, or the end of the holder's lease.
+    async fn notified(&self, listening: &mut Listening, busy_until: Moment) {
+        let core = self.core;
+        let (counts, clock) = (&core.shared.counts, core.shared.clock);
+        let end = busy_until.min(self.limit);
+        if !listening.is_live() {
+            // Whatever was announced before this point is found by the next try.
+            let deaf = end.min(clock.now().after(DEAF));
+            clock.limit(deaf, listening.live()).await;
+            return;
+        }
+        let count = match clock.limit(end, listening.woken()).await {
+            Some(Woken::Message) => &counts.woken_by_message,
+            Some(Woken::Gap) => &counts.woken_by_gap,
+            None if end == self.limit => return,
+            None => &counts.woken_by_timer,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What came of one try.
+enum Attempt {
+    Held(Arc<Hold>),
+    /// Somebody holds, at most until then unless the lease is renewed.
+    Busy(Moment),
+    Again,
+}
+
+/// Until when the lock is busy, if that is known without asking.
+///
+/// The one before took it with the subscription live, and has listened since.
+fn known_busy(turn: Option<&mut Turn>, now: Moment) -> Option<Moment> {
+    let seat = turn?.seat()?;
+    let live = seat.listening.as_ref().is_some_and(Listening::is_live);
+    seat.busy_until.filter(|&until| live && now < until)
+}
+
+/// Refusals that may pass by themselves while a caller waits.
+fn worth_waiting(error: &Error) -> bool {
+    error.is_retryable() && !matches!(error, Error::Refused(Refusal::OutOfMemory(_)))
+}
+
+fn jitter(most: Duration) -> Duration {
+    let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(random() % nanos)
+}
+
+/// A number that no other waiter is likely to have.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

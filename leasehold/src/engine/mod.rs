@@ -1,0 +1,117 @@
+//! The loops that every kind of lock shares: acquire, watchdog, hub, reaper.
+
+pub(crate) mod acquire;
+pub(crate) mod claim;
+pub(crate) mod hold;
+pub(crate) mod hub;
+pub(crate) mod life;
+pub(crate) mod queue;
+pub(crate) mod reaper;
+pub(crate) mod release;
+pub(crate) mod watchdog;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::model::{ClientId, HoldId, Moment};
+use crate::store::{Clock, Store};
+
+pub(crate) use acquire::{Patience, Request};
+pub(crate) use claim::{Claim, Kind};
+pub(crate) use hold::Hold;
+
+use hub::Hub;
+use life::Life;
+use queue::Queue;
+use reaper::{Debts, Reaper};
+use watchdog::Watchdog;
+
+/// Limits that the engine keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For one call that does not wait for a lock: all its tries together.
+    pub(crate) call: Duration,
+}
+
+/// One client's engine. Dropping the last one ends its tasks.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) debts: Debts,
+    pub(crate) queue: Queue,
+    id: ClientId,
+    serial: AtomicU64,
+}
+
+/// What the engine's tasks share with the calls. Tasks keep it alive, and it keeps no task.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) life: Life,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) limits: Limits,
+    pub(crate) counts: Counts,
+}
+
+/// What happened so far, for tests.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) woken_by_message: AtomicU64,
+    pub(crate) woken_by_gap: AtomicU64,
+    pub(crate) woken_by_timer: AtomicU64,
+    pub(crate) renewal_batches: AtomicU64,
+}
+
+impl Core {
+    /// Starts the engine's tasks on the caller's runtime.
+    pub(crate) fn start(store: Store, hub: Arc<Hub>, limits: Limits) -> Arc<Self> {
+        let clock = store.clock();
+        let shared = Arc::new(Shared {
+            store,
+            clock,
+            hub,
+            life: Life::new(),
+            watchdog: Watchdog::default(),
+            limits,
+            counts: Counts::default(),
+        });
+        tokio::spawn(watchdog::watch(Arc::clone(&shared)));
+        let debts = Reaper::start(Arc::clone(&shared));
+        let (id, serial) = (ClientId::random(), AtomicU64::new(1));
+        Arc::new(Self {
+            shared,
+            debts,
+            queue: Queue::default(),
+            id,
+            serial,
+        })
+    }
+
+    /// A hold id that nobody ever had.
+    pub(crate) fn fresh_hold(&self) -> HoldId {
+        self.id.hold(self.serial.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Until when a call that starts now may go on.
+    pub(crate) fn call_limit(&self) -> Moment {
+        self.shared.clock.now().after(self.shared.limits.call)
+    }
+
+    /// Runs a question or an order that belongs to no hold; repeats it while the store is away.
+    pub(crate) async fn ask<O: crate::op::Operation>(&self, op: &O) -> Result<O::Reply> {
+        self.shared
+            .life
+            .while_open(self.shared.repeat(op, self.call_limit()))
+            .await
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.shared.life.end("its last handle was dropped");
+    }
+}

@@ -1,0 +1,192 @@
+//! The reaper: owns every release that nobody awaits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::{Claim, Hold, Shared};
+use crate::model::Moment;
+use crate::store::Outcome;
+
+/// Where releases are left. Sending needs no runtime, never blocks and never fails.
+#[derive(Clone, Debug)]
+pub(crate) struct Debts {
+    queue: mpsc::UnboundedSender<Debt>,
+    owed: Arc<watch::Sender<Tally>>,
+}
+
+/// How many releases are owed, and how the others ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) owed: usize,
+    pub(crate) released: usize,
+    pub(crate) abandoned: usize,
+}
+
+/// What may still be at the store.
+#[derive(Debug)]
+enum Debt {
+    Claim(Claim),
+    Hold(Arc<Hold>),
+}
+
+/// A release that the reaper takes over when this is dropped before it is settled.
+#[derive(Debug)]
+pub(crate) struct Owed {
+    debts: Debts,
+    hold: Option<Arc<Hold>>,
+}
+
+impl Debts {
+    /// Leaves a hold that nobody will release.
+    pub(crate) fn leave(&self, hold: &Arc<Hold>) {
+        self.send(Debt::Hold(Arc::clone(hold)));
+    }
+
+    /// Leaves a claim that may or may not have become a hold.
+    pub(crate) fn leave_claim(&self, claim: Claim) {
+        self.send(Debt::Claim(claim));
+    }
+
+    /// Leaves the hold unless the caller settles it first.
+    pub(crate) fn owe(&self, hold: &Arc<Hold>) -> Owed {
+        Owed {
+            debts: self.clone(),
+            hold: Some(Arc::clone(hold)),
+        }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        *self.owed.borrow()
+    }
+
+    /// Returns when nothing is owed.
+    pub(crate) async fn paid(&self) {
+        let _ = self
+            .owed
+            .subscribe()
+            .wait_for(|tally| tally.owed == 0)
+            .await;
+    }
+
+    fn send(&self, debt: Debt) {
+        self.owed.send_modify(|tally| tally.owed += 1);
+        if self.queue.send(debt).is_err() {
+            // The runtime has ended: the TTL is what is left.
+            self.owed.send_modify(|tally| {
+                tally.owed -= 1;
+                tally.abandoned += 1;
+            });
+        }
+    }
+}
+
+impl Owed {
+    pub(crate) fn settled(mut self) {
+        self.hold = None;
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(hold) = &self.hold {
+            self.debts.leave(hold);
+        }
+    }
+}
+
+impl Debt {
+    fn claim(&self) -> &Claim {
+        match self {
+            Self::Claim(claim) => claim,
+            Self::Hold(hold) => &hold.claim,
+        }
+    }
+}
+
+/// The task that pays the debts.
+pub(crate) struct Reaper;
+
+impl Reaper {
+    /// Starts the task. It ends when every [`Debts`] is dropped and nothing is owed.
+    pub(crate) fn start(shared: Arc<Shared>) -> Debts {
+        let (queue, mut debts) = mpsc::unbounded_channel();
+        let owed = Arc::new(watch::Sender::new(Tally::default()));
+        let tally = Arc::clone(&owed);
+        tokio::spawn(async move {
+            let mut payments = JoinSet::new();
+            loop {
+                tokio::select! {
+                    debt = debts.recv() => match debt {
+                        Some(debt) => {
+                            payments.spawn(pay(Arc::clone(&shared), debt, Arc::clone(&tally)));
+                        }
+                        None => break,
+                    },
+                    Some(_) = payments.join_next() => {}
+                }
+            }
+            while payments.join_next().await.is_some() {}
+        });
+        Debts { queue, owed }
+    }
+}
+
+async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) {
+    let claim = debt.claim();
+    let paid = release(&shared, claim).await;
+    if let Some(line) = claim.flight.unanswered() {
+        exorcise(&shared, claim, line).await;
+    }
+    claim.settle();
+    tally.send_modify(|tally| {
+        tally.owed -= 1;
+        if paid {
+            tally.released += 1;
+        } else {
+            tally.abandoned += 1;
+        }
+    });
+}
+
+/// Releases, again and again while the store is away, as long as the TTL may keep the hold.
+async fn release(shared: &Shared, claim: &Claim) -> bool {
+    let end = shared.clock.now().after(claim.term.ttl().as_duration());
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match claim.release(&shared.store, end).await {
+            Outcome::Done(_) => return true,
+            Outcome::Refused(error) if !error.is_retryable() => {
+                tracing::warn!(lock = claim.name.as_str(), %error, "a release was refused");
+                return false;
+            }
+            Outcome::Refused(_) | Outcome::Unknown(_) => {}
+        }
+        let again = shared.clock.now().after(pause);
+        if again >= end {
+            return false;
+        }
+        shared.clock.sleep_until(again).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// A request over an old line may be run late: cut the line, and release again behind it.
+async fn exorcise(shared: &Shared, claim: &Claim, line: u64) {
+    shared.store.cut(line).await;
+    let begun = shared.clock.now();
+    let ttl = claim.term.ttl().as_duration();
+    let second = Duration::from_secs(1).min(ttl / 3);
+    for moment in [
+        begun,
+        begun.after(second),
+        begun.after((second * 3).min(ttl / 2)),
+    ] {
+        shared.clock.sleep_until(moment).await;
+        let until: Moment = shared.clock.now().after(shared.limits.call);
+        let _ = claim.release(&shared.store, until).await;
+    }
+}

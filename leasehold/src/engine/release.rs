@@ -1,0 +1,103 @@
+//! Giving a hold back, and whatever else is repeated until it is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Core, Hold, Shared};
+use crate::error::{Error, Result};
+use crate::model::Moment;
+use crate::op::Operation;
+use crate::op::mutex::Released;
+use crate::store::{Flight, Outcome};
+
+/// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause between two tries.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+impl Shared {
+    /// Repeats an operation that may run twice until it is answered, or `until`.
+    pub(crate) async fn repeat<O: Operation>(&self, op: &O, until: Moment) -> Result<O::Reply> {
+        let flight = Flight::default();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let error = match self.store.run(op, &flight, until).await {
+                Outcome::Done(reply) => return Ok(reply),
+                Outcome::Refused(error) if !error.is_retryable() => return Err(error),
+                Outcome::Refused(error) | Outcome::Unknown(error) => error,
+            };
+            let again = self.clock.now().after(pause);
+            if again >= until {
+                return Err(error);
+            }
+            self.clock.sleep_until(again).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl Core {
+    /// Gives the hold back and says whether it had been held all the while.
+    ///
+    /// Whatever is not settled here is owed by the reaper, also when the future is dropped.
+    pub(crate) async fn release(self: &Arc<Self>, hold: Arc<Hold>) -> Result<()> {
+        let owed = self.debts.owe(&hold);
+        self.end(&hold);
+        if let Some(reason) = hold.loss() {
+            return Err(Error::Lost(reason));
+        }
+        let until = self.call_limit();
+        let result = self
+            .shared
+            .life
+            .while_open(self.shared.give_back(&hold, until))
+            .await;
+        if matches!(result, Ok(()) | Err(Error::Lost(_)))
+            && hold.claim.flight.unanswered().is_none()
+        {
+            hold.claim.settle();
+            owed.settled();
+        }
+        result
+    }
+
+    /// Stops watching: from now on a missing hold is no loss.
+    pub(crate) fn end(&self, hold: &Hold) {
+        hold.begin_end();
+        self.shared.watchdog.forget(hold);
+    }
+}
+
+impl Shared {
+    async fn give_back(&self, hold: &Hold, until: Moment) -> Result<()> {
+        let mut pause = FIRST_PAUSE;
+        let mut repeated = false;
+        loop {
+            let error = match hold.claim.release(&self.store, until).await {
+                Outcome::Done(Released::Freed { announced }) => {
+                    if !announced {
+                        tracing::warn!(lock = hold.claim.name.as_str(), "waiters were not told");
+                    }
+                    return Ok(());
+                }
+                // The first try may have freed it, and it was sent while the lease was valid.
+                Outcome::Done(Released::Gone) if repeated => return Ok(()),
+                Outcome::Done(Released::Gone | Released::StillHeld) => {
+                    return Err(Error::Lost("the store no longer had it"));
+                }
+                Outcome::Refused(error) if !error.is_retryable() => return Err(error),
+                Outcome::Refused(error) => error,
+                Outcome::Unknown(error) => {
+                    repeated = true;
+                    error
+                }
+            };
+            let again = self.clock.now().after(pause);
+            if again >= until {
+                return Err(error);
+            }
+            self.clock.sleep_until(again).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("manual/overview.md")]
+
+mod client;
+mod engine;
+mod error;
+mod lock;
+pub mod manual;
+mod model;
+mod op;
+mod store;
+#[cfg(feature = "test-util")]
+pub mod testing;
+
+pub use client::{Client, ClientBuilder, CloseReport};
+pub use error::{Error, Refusal, Result};
+pub use lock::{Lease, Mutex, MutexGuard, Status};
+pub use model::hold::HoldId;
+pub use model::lease::LeaseState;
+pub use model::wait::{Backoff, Wait};
+pub use store::memory::Memory;

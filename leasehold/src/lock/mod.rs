@@ -1,0 +1,11 @@
+//! The faces: what a user takes in hand.
+
+mod guard;
+mod lease;
+mod mutex;
+mod status;
+
+pub use guard::MutexGuard;
+pub use lease::Lease;
+pub use mutex::Mutex;
+pub use status::Status;

@@ -1,0 +1,292 @@
+//! The reentrant lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Lease, MutexGuard, Status};
+use crate::engine::{Core, Kind, Patience, Request};
+use crate::error::{Error, Result};
+use crate::model::{HoldId, LeaseTerm, Name, Ttl, Wait};
+use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
+
+/// A lock that one hold has at a time, across processes and machines.
+///
+/// # When not to use it
+///
+/// Inside one process, `tokio::sync::Mutex` is faster and cannot be lost. Where a write that comes
+/// late does harm, a lease is not enough: the resource must refuse it, by a fencing token or a
+/// condition of its own. Where one server is not available enough, see the manual's guarantees.
+///
+/// # Lease
+///
+/// The lock lives on the server for its TTL (30 s unless set) and is renewed every third of it
+/// until it is released. [`fixed_lease`] takes it for a time that is not renewed.
+///
+/// # Reentrancy
+///
+/// Every acquisition is its own owner: a second `lock()` in the same task waits for the first.
+/// [`MutexGuard::reenter`] enters again.
+///
+/// # Fairness
+///
+/// Waiters of one client go in order. Between clients whoever asks first after a release gets it.
+///
+/// # Settings
+///
+/// Setters consume and return the handle, and never fail: the first call that takes the lock
+/// reports a setting that cannot work as [`Error::Config`], before anything is sent.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> leasehold::Result<()> {
+/// use std::time::Duration;
+///
+/// let client = leasehold::Client::memory();
+/// let mutex = client.mutex("orders:42");
+/// let guard = mutex.lock().await?;
+/// assert!(mutex.try_lock().await?.is_none());
+/// assert!(mutex.try_lock_for(Duration::from_millis(20)).await?.is_none());
+/// guard.release().await?;
+/// let total = mutex.with(async |_lease| 6 * 7).await?;
+/// assert_eq!(total, 42);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`fixed_lease`]: Self::fixed_lease
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    core: Arc<Core>,
+    name: String,
+    lease: Length,
+    max_hold: Option<Duration>,
+    outage: Duration,
+    wait: Wait,
+}
+
+/// How long the lease is to be, as it was set; the last setter wins.
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Fixed(Duration),
+    Renewed(Duration),
+}
+
+impl Mutex {
+    pub(crate) fn new(core: Arc<Core>, name: &str) -> Self {
+        Self {
+            core,
+            name: name.to_owned(),
+            lease: Length::Renewed(Ttl::DEFAULT.as_duration()),
+            max_hold: None,
+            outage: Duration::from_secs(30),
+            wait: Wait::default(),
+        }
+    }
+
+    /// Takes the lock for `lease` and does not renew it, as Redisson's `leaseTime`.
+    ///
+    /// Undoes an earlier [`ttl`](Self::ttl). At least 10 ms, at most a hundred years.
+    #[must_use]
+    pub fn fixed_lease(mut self, lease: Duration) -> Self {
+        self.lease = Length::Fixed(lease);
+        self
+    }
+
+    /// Takes the lock with this TTL and renews it every third of it. 30 s unless set.
+    ///
+    /// This is how long others wait when a holder dies. Undoes an earlier
+    /// [`fixed_lease`](Self::fixed_lease). At least 150 ms.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lease = Length::Renewed(ttl);
+        self
+    }
+
+    /// Stops renewing when the lock was held for `longest`; it is then lost within one TTL.
+    #[must_use]
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.max_hold = Some(longest);
+        self
+    }
+
+    /// How long [`lock`](Self::lock) bears a store that does not answer. 30 s unless set.
+    #[must_use]
+    pub fn outage(mut self, longest: Duration) -> Self {
+        self.outage = longest;
+        self
+    }
+
+    /// How a busy lock is waited for: told by the store, or asking again and again.
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Waits until it has the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a name or setting that cannot work. [`Error::Unavailable`] or
+    /// [`Error::Timeout`] when the store stayed away for the [`outage`](Self::outage).
+    /// [`Error::Refused`] when a right is missing. [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing: a request that was already sent is undone in the
+    /// background. It loses the place in the local queue.
+    pub async fn lock(&self) -> Result<MutexGuard> {
+        let patience = Patience::Outage(self.outage);
+        self.acquire(patience)
+            .await?
+            .ok_or(Error::Closed("the wait ended without a lock"))
+    }
+
+    /// Takes the lock if it is free at this moment; none if somebody holds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock), after the client's call timeout instead of the outage.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<MutexGuard>> {
+        self.acquire(Patience::Once).await
+    }
+
+    /// Waits for the lock at most `wait`; none if it was busy all that time.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). A store that does not answer is an error at the end of `wait`,
+    /// not a "busy".
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<MutexGuard>> {
+        if wait.is_zero() {
+            return self.try_lock().await;
+        }
+        self.acquire(Patience::For(wait)).await
+    }
+
+    /// Takes the lock, runs `work`, gives the lock back.
+    ///
+    /// `work` is dropped when the hold is lost. It gets the lease, to ask for the time left.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock); [`Error::Lost`] if the hold was lost before `work` ended, or was
+    /// found to be gone when it was given back. A release that the store has not answered yet is
+    /// no error: the work was done under the lock, and the client finishes the release.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and gives the lock back.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(Lease) -> T) -> Result<T> {
+        let guard = self.lock().await?;
+        let lease = guard.lease();
+        let done = lease.while_held(work(lease.clone())).await?;
+        match guard.release().await {
+            Err(Error::Lost(reason)) => Err(Error::Lost(reason)),
+            Ok(()) | Err(_) => Ok(done),
+        }
+    }
+
+    /// Breaks the lock, whoever holds it, and wakes a waiter. Whether somebody held it.
+    ///
+    /// The holder learns of it at its next renewal, so for a while two may work.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Protocol`] for a key that is no mutex: it is left alone. Otherwise as every call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the lock was broken.
+    pub async fn force_unlock(&self) -> Result<bool> {
+        let name = Name::new(&self.name)?;
+        self.core.ask(&ForceUnlock { name }).await
+    }
+
+    /// Whether somebody holds the lock at this moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub async fn is_locked(&self) -> Result<bool> {
+        Ok(self.status().await?.is_some())
+    }
+
+    /// How many times `hold` has entered; 0 if it does not hold the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub async fn hold_count(&self, hold: &HoldId) -> Result<u64> {
+        let status = self.status().await?;
+        Ok(status
+            .filter(|status| status.hold == *hold)
+            .map_or(0, |status| status.count))
+    }
+
+    /// What is left of the lease; none if the lock is free or has no TTL.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    pub async fn remaining(&self) -> Result<Option<Duration>> {
+        Ok(self.status().await?.and_then(|status| status.remaining))
+    }
+
+    /// Who holds the lock; none if it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Protocol`] for a key that is no mutex; otherwise as every call.
+    pub async fn status(&self) -> Result<Option<Status>> {
+        let name = Name::new(&self.name)?;
+        let seen: Inspected = self.core.ask(&Inspect { name }).await?;
+        Status::read(&self.name, &seen)
+    }
+
+    async fn acquire(&self, patience: Patience) -> Result<Option<MutexGuard>> {
+        let request = self.request()?;
+        let hold = self.core.acquire(&request, patience).await?;
+        Ok(hold.map(|hold| MutexGuard::new(Arc::clone(&self.core), hold)))
+    }
+
+    /// Checks every setting.
+    fn request(&self) -> Result<Request> {
+        let max_hold = self.max_hold;
+        let term = match self.lease {
+            Length::Fixed(_) if max_hold.is_some() => {
+                return Err(Error::config(
+                    "a fixed lease is not renewed, so it has no max_hold",
+                ));
+            }
+            Length::Fixed(lease) => LeaseTerm::Fixed(Ttl::fixed(lease)?),
+            Length::Renewed(ttl) => LeaseTerm::Renewed {
+                ttl: Ttl::renewed(ttl)?,
+                max_hold,
+            },
+        };
+        if max_hold == Some(Duration::ZERO) || self.outage.is_zero() {
+            return Err(Error::config("max_hold and outage must be more than zero"));
+        }
+        if let Wait::Poll(backoff) = &self.wait {
+            backoff.check()?;
+        }
+        let (name, wait) = (Name::new(&self.name)?, self.wait.clone());
+        Ok(Request {
+            kind: Kind::Mutex,
+            name,
+            term,
+            wait,
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! The state of one lease: held, uncertain or lost.
+
+use std::time::Duration;
+
+use super::{Moment, Ttl};
+
+/// How much a holder may rely on its hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LeaseState {
+    /// The last answer said held, and the lease has not run out.
+    Held,
+    /// The lease has not run out, but an answer is missing, a renewal is overdue, or the
+    /// connection was replaced since the last definite answer.
+    Uncertain,
+    /// The store said that the hold is gone, or the lease ran out. It never comes back.
+    Lost,
+}
+
+/// Whether a lease is renewed, and how long it lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LeaseTerm {
+    /// Ends by itself.
+    Fixed(Ttl),
+    /// Renewed every third of the TTL, for at most the given time.
+    Renewed {
+        ttl: Ttl,
+        max_hold: Option<Duration>,
+    },
+}
+
+impl LeaseTerm {
+    pub(crate) const fn ttl(self) -> Ttl {
+        match self {
+            Self::Fixed(ttl) | Self::Renewed { ttl, .. } => ttl,
+        }
+    }
+}
+
+/// What a client knows of one lease. Pure: the caller tells the time.
+#[derive(Clone, Debug)]
+pub(crate) struct Tracker {
+    term: LeaseTerm,
+    taken: Moment,
+    deadline: Moment,
+    /// When the store was last asked and said held.
+    confirmed: Moment,
+    uncertain: bool,
+    lost: Option<&'static str>,
+}
+
+impl Tracker {
+    /// A lease that the store granted; `asked` is the moment before the request was made.
+    pub(crate) fn granted(term: LeaseTerm, asked: Moment) -> Self {
+        Self {
+            term,
+            taken: asked,
+            deadline: asked.after(term.ttl().validity()),
+            confirmed: asked,
+            uncertain: false,
+            lost: None,
+        }
+    }
+
+    /// The state at `now`. Latches the loss of a lease that ran out.
+    pub(crate) fn state(&mut self, now: Moment) -> LeaseState {
+        if self.lost.is_none() && now >= self.deadline {
+            self.lost = Some("its lease ran out");
+        }
+        if self.lost.is_some() {
+            LeaseState::Lost
+        } else if self.uncertain || now > self.overdue() {
+            LeaseState::Uncertain
+        } else {
+            LeaseState::Held
+        }
+    }
+
+    /// Why the hold was lost, if it was.
+    pub(crate) fn lost(&mut self, now: Moment) -> Option<&'static str> {
+        self.state(now);
+        self.lost
+    }
+
+    /// The store said held, and set the TTL to `ttl` from a request made at `asked`.
+    ///
+    /// An answer that comes after the deadline revives nothing.
+    pub(crate) fn renewed(&mut self, asked: Moment, ttl: Ttl, now: Moment) {
+        if self.state(now) != LeaseState::Lost {
+            self.deadline = self.deadline.max(asked.after(ttl.validity()));
+            self.held(asked, now);
+        }
+    }
+
+    /// The store said held; the TTL is as it was.
+    pub(crate) fn held(&mut self, asked: Moment, now: Moment) {
+        if self.state(now) != LeaseState::Lost {
+            self.confirmed = self.confirmed.max(asked);
+            self.uncertain = false;
+        }
+    }
+
+    /// An answer is missing, or what answered may have forgotten.
+    pub(crate) fn doubt(&mut self) {
+        self.uncertain = true;
+    }
+
+    /// The hold is gone, for the reason given.
+    pub(crate) fn lose(&mut self, reason: &'static str) {
+        self.lost.get_or_insert(reason);
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// Whether the lease is still to be renewed at `now`.
+    pub(crate) fn renews(&self, now: Moment) -> bool {
+        match self.term {
+            LeaseTerm::Fixed(_) => false,
+            LeaseTerm::Renewed { max_hold, .. } => {
+                max_hold.is_none_or(|most| now < self.taken.after(most))
+            }
+        }
+    }
+
+    /// When the store is to be asked next: a third of the TTL after the last definite answer.
+    pub(crate) fn due(&self) -> Moment {
+        self.confirmed.after(self.check_period())
+    }
+
+    fn overdue(&self) -> Moment {
+        self.due().after(self.check_period() / 2)
+    }
+
+    /// A fixed lease is only looked at, so a long one is looked at every ten seconds.
+    fn check_period(&self) -> Duration {
+        let third = self.term.ttl().period();
+        match self.term {
+            LeaseTerm::Fixed(_) => third
+                .max(Duration::from_millis(100))
+                .min(Duration::from_secs(10)),
+            LeaseTerm::Renewed { .. } => third,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(seconds: u32) -> Moment {
+        Moment::from_origin(SECOND * seconds)
+    }
+
+    fn renewed() -> Tracker {
+        let ttl = Ttl::renewed(SECOND * 30).unwrap();
+        Tracker::granted(
+            LeaseTerm::Renewed {
+                ttl,
+                max_hold: None,
+            },
+            at(100),
+        )
+    }
+
+    #[test]
+    fn a_lease_is_lost_at_its_deadline_and_stays_so() {
+        let mut lease = renewed();
+        assert_eq!(lease.state(at(109)), LeaseState::Held);
+        assert_eq!(lease.state(at(129)), LeaseState::Uncertain);
+        assert_eq!(lease.state(at(130)), LeaseState::Lost);
+        lease.renewed(at(129), Ttl::DEFAULT, at(130));
+        assert_eq!(lease.state(at(130)), LeaseState::Lost);
+    }
+
+    #[test]
+    fn only_a_definite_answer_moves_the_deadline() {
+        let mut lease = renewed();
+        let before = lease.deadline();
+        lease.doubt();
+        assert_eq!(lease.state(at(101)), LeaseState::Uncertain);
+        assert_eq!(lease.deadline(), before);
+        lease.held(at(102), at(103));
+        assert_eq!(
+            (lease.state(at(103)), lease.deadline()),
+            (LeaseState::Held, before)
+        );
+        lease.renewed(at(110), Ttl::DEFAULT, at(111));
+        assert_eq!(lease.deadline(), at(110).after(Ttl::DEFAULT.validity()));
+    }
+
+    #[test]
+    fn renewal_stops_at_the_longest_hold() {
+        let ttl = Ttl::DEFAULT;
+        let term = LeaseTerm::Renewed {
+            ttl,
+            max_hold: Some(SECOND * 60),
+        };
+        let lease = Tracker::granted(term, at(100));
+        assert!(lease.renews(at(159)));
+        assert!(!lease.renews(at(160)));
+    }
+}

@@ -1,0 +1,15 @@
+//! Pure values: no I/O, no async, no clock.
+
+pub(crate) mod hold;
+pub(crate) mod lease;
+pub(crate) mod name;
+pub(crate) mod time;
+pub(crate) mod ttl;
+pub(crate) mod wait;
+
+pub(crate) use hold::{ClientId, HoldId};
+pub(crate) use lease::LeaseTerm;
+pub(crate) use name::Name;
+pub(crate) use time::{Moment, Now};
+pub(crate) use ttl::Ttl;
+pub(crate) use wait::Wait;

@@ -1,0 +1,154 @@
+//! What a store holds: the same keys as a server, with the same types and expiries.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::wrong_type;
+use crate::error::Result;
+
+/// The keys of a store, and the announcements that its operations made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    keys: BTreeMap<String, Entry>,
+    /// Announcements in the order in which they were made, for the store to deliver.
+    #[serde(skip)]
+    outbox: Vec<Announcement>,
+}
+
+/// A message to everybody who listens on a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    pub(crate) channel: String,
+    pub(crate) payload: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Entry {
+    value: Value,
+    /// Milliseconds on the store's clock; none for a key that stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+}
+
+/// A value as a server would hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Value {
+    Text(String),
+    Hash(BTreeMap<String, String>),
+}
+
+impl State {
+    /// Forgets every key whose time has come.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        self.keys
+            .retain(|_, entry| entry.expires.is_none_or(|at| now_ms < at));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+
+    pub(crate) fn value(&self, key: &str) -> Option<&Value> {
+        self.keys.get(key).map(|entry| &entry.value)
+    }
+
+    /// The hash at `key`, empty when there is none; an error when the key is of another type.
+    pub(crate) fn hash(&self, key: &str) -> Result<BTreeMap<String, String>> {
+        match self.value(key) {
+            None => Ok(BTreeMap::new()),
+            Some(Value::Hash(fields)) => Ok(fields.clone()),
+            Some(Value::Text(_)) => Err(wrong_type(key)),
+        }
+    }
+
+    /// The count in a field of the hash at `key`; 0 when there is none.
+    pub(crate) fn count(&self, key: &str, field: &str) -> Result<u64> {
+        let Some(Value::Hash(fields)) = self.value(key) else {
+            return self.hash(key).map(|_| 0);
+        };
+        Ok(fields
+            .get(field)
+            .and_then(|count| count.parse().ok())
+            .unwrap_or(0))
+    }
+
+    /// Sets a field, making the hash where there is none. Keeps the expiry.
+    pub(crate) fn set_field(&mut self, key: &str, field: &str, value: u64) -> Result<()> {
+        let fresh = || Entry {
+            value: Value::Hash(BTreeMap::new()),
+            expires: None,
+        };
+        match &mut self.keys.entry(key.to_owned()).or_insert_with(fresh).value {
+            Value::Hash(fields) => {
+                fields.insert(field.to_owned(), value.to_string());
+                Ok(())
+            }
+            Value::Text(_) => Err(wrong_type(key)),
+        }
+    }
+
+    /// Puts a value in place of whatever is there, without expiry.
+    #[cfg_attr(
+        not(feature = "test-util"),
+        expect(dead_code, reason = "tests plant odd keys")
+    )]
+    pub(crate) fn put(&mut self, key: &str, value: Value) {
+        self.keys.insert(
+            key.to_owned(),
+            Entry {
+                value,
+                expires: None,
+            },
+        );
+    }
+
+    /// Removes a key; whether there was one.
+    pub(crate) fn remove(&mut self, key: &str) -> bool {
+        self.keys.remove(key).is_some()
+    }
+
+    /// What is left of a key's time: -2 without the key, -1 without an expiry.
+    pub(crate) fn pttl(&self, key: &str, now_ms: u64) -> i64 {
+        match self.keys.get(key) {
+            None => -2,
+            Some(Entry { expires: None, .. }) => -1,
+            Some(Entry {
+                expires: Some(at), ..
+            }) => i64::try_from(at.saturating_sub(now_ms)).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Lets the key live for `ttl_ms` at least. Never shortens a life that has an end.
+    pub(crate) fn prolong(&mut self, key: &str, ttl_ms: u64, now_ms: u64) {
+        if let Some(entry) = self.keys.get_mut(key) {
+            let end = now_ms.saturating_add(ttl_ms);
+            entry.expires = Some(entry.expires.map_or(end, |at| at.max(end)));
+        }
+    }
+
+    /// Moves every expiry by `delta_ms` towards the past.
+    #[cfg_attr(
+        not(feature = "test-util"),
+        expect(dead_code, reason = "tests age keys")
+    )]
+    pub(crate) fn age(&mut self, delta_ms: u64) {
+        for entry in self.keys.values_mut() {
+            entry.expires = entry.expires.map(|at| at.saturating_sub(delta_ms));
+        }
+    }
+
+    pub(crate) fn publish(&mut self, channel: &str, payload: &str) {
+        let (channel, payload) = (channel.to_owned(), payload.to_owned());
+        self.outbox.push(Announcement { channel, payload });
+    }
+
+    pub(crate) fn take_outbox(&mut self) -> Vec<Announcement> {
+        std::mem::take(&mut self.outbox)
+    }
+}

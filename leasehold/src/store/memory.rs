@@ -1,0 +1,167 @@
+//! The memory store: one mutex around a [`State`]. The executable specification of the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{Clock, Event, Events, Outcome};
+use crate::op::state::Announcement;
+use crate::op::{Operation, State};
+
+/// A store in this process, shared by every client that is made from it.
+///
+/// It runs on tokio's clock, so a test with a paused clock goes through a lease of thirty
+/// seconds in no time.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    state: Mutex<State>,
+    listeners: Mutex<HashMap<String, Vec<Listener>>>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    client: usize,
+    events: Weak<dyn Events>,
+}
+
+impl Memory {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        let (state, listeners) = (Mutex::default(), Mutex::default());
+        Self {
+            shared: Arc::new(Shared {
+                clock: Clock::tokio(),
+                state,
+                listeners,
+            }),
+        }
+    }
+
+    /// Runs `change` on the state, then tells the listeners what it announced.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut State, crate::model::Now) -> T) -> T {
+        let now = self.shared.clock.present();
+        let (result, outbox) = {
+            let mut state = self
+                .shared
+                .state
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            state.expire(now.mono_ms);
+            let result = change(&mut state, now);
+            (result, state.take_outbox())
+        };
+        for announcement in &outbox {
+            self.deliver(announcement);
+        }
+        result
+    }
+
+    fn deliver(&self, announcement: &Announcement) {
+        let listeners: Vec<_> = {
+            let all = self
+                .shared
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let here = all
+                .get(&announcement.channel)
+                .map_or(&[][..], Vec::as_slice);
+            here.iter()
+                .filter_map(|listener| listener.events.upgrade())
+                .collect()
+        };
+        for events in listeners {
+            events.heard(Event::Message(&announcement.channel));
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One client's view of a [`Memory`].
+pub(crate) struct MemoryStore {
+    memory: Memory,
+    events: Arc<dyn Events>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(memory: &Memory, events: Arc<dyn Events>) -> Self {
+        Self {
+            memory: memory.clone(),
+            events,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.memory.shared.clock
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn run<O: Operation>(&self, op: &O) -> Outcome<O::Reply> {
+        match self.memory.with(|state, now| op.apply(state, now)) {
+            Ok(reply) => Outcome::Done(reply),
+            Err(error) => Outcome::Refused(error),
+        }
+    }
+
+    pub(crate) fn listen(&self, channel: &str) {
+        let listener = Listener {
+            client: self.identity(),
+            events: Arc::downgrade(&self.events),
+        };
+        self.listeners(|all| all.entry(channel.to_owned()).or_default().push(listener));
+        self.events.heard(Event::Live(channel));
+    }
+
+    pub(crate) fn unlisten(&self, channel: &str) {
+        self.listeners(|all| {
+            if let Some(here) = all.get_mut(channel) {
+                here.retain(|listener| listener.client != self.identity());
+                if here.is_empty() {
+                    all.remove(channel);
+                }
+            }
+        });
+    }
+
+    pub(crate) fn names(&self, pattern: &str) -> Vec<String> {
+        self.memory.with(|state, _| {
+            let names = state.names().filter(|name| super::glob(pattern, name));
+            names.map(str::to_owned).collect()
+        })
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.events).cast::<()>().addr()
+    }
+
+    fn listeners<T>(&self, change: impl FnOnce(&mut HashMap<String, Vec<Listener>>) -> T) -> T {
+        change(
+            &mut self
+                .memory
+                .shared
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,230 @@
+//! Tools for tests: raw operations, a look into a store, counters. Feature `test-util`.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+use crate::model::{HoldId, Name, Ttl};
+use crate::op::state::Value;
+use crate::op::{Operation, SCRIPTS, mutex, renew};
+use crate::store::{Flight, Memory, Outcome, Store};
+
+/// One raw operation, with everything that a client otherwise decides.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are the operation's arguments")]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "tests match and make every variant"
+)]
+pub enum Call {
+    /// Reach a hold count.
+    Acquire {
+        name: String,
+        hold: HoldId,
+        count: u64,
+        ttl: Duration,
+    },
+    /// Leave a hold count; 0 frees.
+    Release {
+        name: String,
+        hold: HoldId,
+        leave: u64,
+        ttl: Duration,
+    },
+    /// Renew many; without a TTL, only look.
+    Renew(Vec<(String, HoldId, Option<Duration>)>),
+    /// Break the lock.
+    ForceUnlock { name: String },
+    /// Look at the lock.
+    Inspect { name: String },
+}
+
+/// A reply with its times apart, so that the rest can be compared exactly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reply {
+    /// The reply without its times, or the kind of error.
+    pub text: String,
+    /// The time in the reply, if there was one.
+    pub time: Option<Duration>,
+}
+
+/// Runs one raw operation on the client's store.
+///
+/// # Errors
+///
+/// Whatever the operation fails with, but for a key of another type, which is a reply.
+pub async fn call(client: &Client, call: &Call) -> Result<Reply> {
+    match call.clone() {
+        Call::Acquire {
+            name,
+            hold,
+            count,
+            ttl,
+        } => {
+            let (name, ttl) = (Name::new(&name)?, Ttl::fixed(ttl)?);
+            run(
+                client,
+                &mutex::Acquire {
+                    name,
+                    hold,
+                    count,
+                    ttl,
+                },
+                |reply| match reply {
+                    mutex::Acquired::Busy(left) => ("Busy".to_owned(), *left),
+                    other => (format!("{other:?}"), None),
+                },
+            )
+            .await
+        }
+        Call::Release {
+            name,
+            hold,
+            leave,
+            ttl,
+        } => {
+            let (name, ttl) = (Name::new(&name)?, Ttl::fixed(ttl)?);
+            let op = mutex::Release {
+                name,
+                hold,
+                leave,
+                ttl,
+            };
+            run(client, &op, |reply| (format!("{reply:?}"), None)).await
+        }
+        Call::Renew(holds) => {
+            let renewal = |(name, hold, ttl): (String, HoldId, Option<Duration>)| {
+                let ttl = ttl.map(Ttl::fixed).transpose()?;
+                Ok(renew::Renewal {
+                    name: Name::new(&name)?,
+                    hold,
+                    ttl,
+                })
+            };
+            let op = renew::Batch(holds.into_iter().map(renewal).collect::<Result<_>>()?);
+            run(client, &op, |reply| (format!("{reply:?}"), None)).await
+        }
+        Call::ForceUnlock { name } => {
+            let op = mutex::ForceUnlock {
+                name: Name::new(&name)?,
+            };
+            run(client, &op, |reply| (format!("{reply:?}"), None)).await
+        }
+        Call::Inspect { name } => {
+            let op = mutex::Inspect {
+                name: Name::new(&name)?,
+            };
+            run(client, &op, |reply| {
+                (format!("{:?}", reply.fields), reply.remaining())
+            })
+            .await
+        }
+    }
+}
+
+async fn run<O: Operation>(
+    client: &Client,
+    op: &O,
+    read: impl FnOnce(&O::Reply) -> (String, Option<Duration>),
+) -> Result<Reply> {
+    let core = client.core();
+    match core
+        .shared
+        .store
+        .run(op, &Flight::default(), core.call_limit())
+        .await
+    {
+        Outcome::Done(reply) => {
+            let (text, time) = read(&reply);
+            Ok(Reply { text, time })
+        }
+        Outcome::Refused(Error::Protocol(_)) => Ok(Reply {
+            text: "Protocol".to_owned(),
+            time: None,
+        }),
+        Outcome::Refused(error) | Outcome::Unknown(error) => Err(error),
+    }
+}
+
+/// What a client's engine has done and still has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Waiters woken by an announcement.
+    pub woken_by_message: u64,
+    /// Waiters woken because announcements may have been missed.
+    pub woken_by_gap: u64,
+    /// Waiters woken by nothing but the end of a lease.
+    pub woken_by_timer: u64,
+    /// Batches of renewals that were sent.
+    pub renewal_batches: u64,
+    /// Holds that are watched.
+    pub watched: usize,
+    /// Channels that are listened to.
+    pub listening: usize,
+    /// Locks that are waited for.
+    pub lines: usize,
+    /// Releases that nobody awaits and that are not answered.
+    pub owed: usize,
+}
+
+/// Reads the counters of a client.
+#[must_use]
+pub fn stats(client: &Client) -> Stats {
+    let core = client.core();
+    let counts = &core.shared.counts;
+    Stats {
+        woken_by_message: counts.woken_by_message.load(Ordering::Relaxed),
+        woken_by_gap: counts.woken_by_gap.load(Ordering::Relaxed),
+        woken_by_timer: counts.woken_by_timer.load(Ordering::Relaxed),
+        renewal_batches: counts.renewal_batches.load(Ordering::Relaxed),
+        watched: core.shared.watchdog.len(),
+        listening: core.shared.hub.listening(),
+        lines: core.queue.len(),
+        owed: core.debts.tally().owed,
+    }
+}
+
+/// Puts a text under a key of a memory store, as if another program had.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn plant(client: &Client, key: &str, text: &str) -> Result<()> {
+    memory(client)?.with(|state, _| state.put(key, Value::Text(text.to_owned())));
+    Ok(())
+}
+
+/// Removes a key of a memory store, as an operator would. Whether there was one.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn delete(client: &Client, key: &str) -> Result<bool> {
+    Ok(memory(client)?.with(|state, _| state.remove(key)))
+}
+
+/// Lets every key of a memory store be older by `time`.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn age(client: &Client, time: Duration) -> Result<()> {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    memory(client)?.with(|state, _| state.age(millis));
+    Ok(())
+}
+
+/// Every script with its name, for tests that look at them.
+pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SCRIPTS.iter().map(|script| (script.name, script.text))
+}
+
+fn memory(client: &Client) -> Result<&Memory> {
+    match &client.core().shared.store {
+        Store::Memory(store) => Ok(store.memory()),
+        Store::Local(_) | Store::Redis(_) => Err(Error::config("this is no memory store")),
+    }
+}
