@@ -11,7 +11,7 @@ use super::queue::Turn;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
 use crate::error::{Error, Refusal, Result};
-use crate::model::lease::{LeaseState, Tracker};
+use crate::model::lease::Tracker;
 use crate::model::{LeaseTerm, Moment, Name, Wait};
 use crate::op::mutex::Acquired;
 use crate::store::Outcome;
@@ -188,7 +188,7 @@ impl<'a> Acquisition<'a> {
         let Some(claim) = self.claim.take() else {
             return Attempt::Again;
         };
-        if tracker.state(shared.clock.now()) == LeaseState::Lost {
+        if tracker.ended(shared.clock.now()).is_some() {
             self.core.debts.leave_claim(claim);
             return Attempt::Again;
         }

@@ -43,6 +43,7 @@ impl Core {
     pub(crate) async fn release(self: &Arc<Self>, hold: Arc<Hold>) -> Result<()> {
         let owed = self.debts.owe(&hold);
         self.end(&hold);
+        // Whatever the store still has of a lost hold is the reaper's.
         if let Some(reason) = hold.loss() {
             return Err(Error::Lost(reason));
         }
@@ -63,7 +64,7 @@ impl Core {
 
     /// Stops watching: from now on a missing hold is no loss.
     pub(crate) fn end(&self, hold: &Hold) {
-        hold.begin_end();
+        hold.give_back();
         self.shared.watchdog.forget(hold);
     }
 }
