@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Moment;
 use crate::op::Operation;
 use crate::op::mutex::Released;
+use crate::planted::{Fault, planted};
 use crate::store::{Flight, Outcome};
 
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
@@ -65,7 +66,9 @@ impl Core {
     /// Stops watching: from now on a missing hold is no loss.
     pub(crate) fn end(&self, hold: &Hold) {
         hold.give_back();
-        self.shared.watchdog.forget(hold);
+        if !planted(Fault::RenewalOutlivesRelease) {
+            self.shared.watchdog.forget(hold);
+        }
     }
 }
 
