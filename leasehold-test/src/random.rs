@@ -23,6 +23,12 @@ impl Random {
         Self(seed)
     }
 
+    /// From the seed given, such as a number of another stream.
+    #[must_use]
+    pub fn fixed(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
