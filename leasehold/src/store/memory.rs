@@ -131,7 +131,9 @@ impl MemoryStore {
     pub(crate) async fn run<O: Operation>(&self, op: &O) -> Outcome<O::Reply> {
         if planted(Fault::PublishBeforeDelete) {
             self.memory.preannounce(op);
-            tokio::task::yield_now().await;
+            for _ in 0..16 {
+                tokio::task::yield_now().await;
+            }
         }
         match self.memory.with(|state, now| op.apply(state, now)) {
             Ok(reply) => Outcome::Done(reply),
