@@ -65,16 +65,15 @@ impl Memory {
         result
     }
 
-    /// The planted fault: tells what the operation would announce, lets others act on it, and
-    /// only then lets the operation run.
-    fn preannounce<O: Operation>(&self, op: &O) {
+    /// The planted fault: tells what the operation would announce. Whether it was anything.
+    fn preannounce<O: Operation>(&self, op: &O) -> bool {
         let mut preview = self.with(|state, _| state.clone());
-        if op.apply(&mut preview, self.shared.clock.present()).is_ok() {
-            preview
-                .take_outbox()
-                .iter()
-                .for_each(|announcement| self.deliver(announcement));
-        }
+        let _ = op.apply(&mut preview, self.shared.clock.present());
+        let outbox = preview.take_outbox();
+        outbox
+            .iter()
+            .for_each(|announcement| self.deliver(announcement));
+        !outbox.is_empty()
     }
 
     fn deliver(&self, announcement: &Announcement) {
@@ -129,8 +128,7 @@ impl MemoryStore {
     }
 
     pub(crate) async fn run<O: Operation>(&self, op: &O) -> Outcome<O::Reply> {
-        if planted(Fault::PublishBeforeDelete) {
-            self.memory.preannounce(op);
+        if planted(Fault::PublishBeforeDelete) && self.memory.preannounce(op) {
             for _ in 0..16 {
                 tokio::task::yield_now().await;
             }
