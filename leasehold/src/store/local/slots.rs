@@ -21,7 +21,7 @@ pub(super) struct Slots {
     /// Grows by one with each write.
     pub(super) generation: u64,
     /// Where the newest payload stands; empty for a file that never had one.
-    pub(super) payload: Range<usize>,
+    payload: Range<usize>,
 }
 
 /// Bytes to be written, in this order.
@@ -74,6 +74,11 @@ impl Slots {
             generation: newest.generation,
             payload,
         })
+    }
+
+    /// The newest payload in the bytes that were read.
+    pub(super) fn payload<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.payload.clone()).unwrap_or_default()
     }
 
     /// What to write, and in which order, to put `payload` in place.
@@ -174,7 +179,7 @@ mod tests {
     }
 
     fn payload(bytes: &[u8]) -> Result<Vec<u8>> {
-        Slots::read(bytes).map(|slots| bytes[slots.payload].to_vec())
+        Slots::read(bytes).map(|slots| slots.payload(bytes).to_vec())
     }
 
     /// Files after each number of writes, with what stands in them and stood before.
