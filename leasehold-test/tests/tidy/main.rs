@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{
     BESIDE, LAYERS, UPWARDS, dependencies, first_call, foreign_types, found, included_scripts,
-    may_use, module_path, roots, script_header, strange_words, too_long_a_file, too_long_functions,
-    too_wide, used_modules,
+    links, may_use, module_path, named_tests, roots, script_header, strange_words, too_long_a_file,
+    too_long_functions, too_wide, used_modules,
 };
-use source::{blank, clean, each, files, read};
+use source::{blank, clean, each, files, read, repository};
 
 /// A module by whose name `redis::` can be meant without meaning the crate.
 const REDIS_IS_A_MODULE: [&str; 1] = ["store/mod.rs"];
@@ -167,6 +167,32 @@ fn public_signatures_name_no_foreign_type() {
     each("leasehold/src", "rs", |_, text| {
         foreign_types(&clean(text), &foreign)
     });
+}
+
+#[test]
+fn every_test_that_the_guarantees_name_exists() {
+    let named = named_tests(&read("leasehold/src/manual/guarantees.md"));
+    assert!(!named.is_empty());
+    let sources: String = files(".", "rs").into_iter().map(|(_, text)| text).collect();
+    let code = blank(&sources);
+    let missing = named
+        .iter()
+        .filter(|name| !code.contains(&format!("fn {name}(")));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn every_file_that_a_page_links_to_exists() {
+    for (path, text) in files(".", "md") {
+        // Pages that rustdoc reads have its own links, which it checks.
+        if path.starts_with("leasehold/src/") {
+            continue;
+        }
+        let folder = repository().join(&path).with_file_name("");
+        for link in links(&text) {
+            assert!(folder.join(&link).exists(), "{path} links to {link}");
+        }
+    }
 }
 
 #[test]

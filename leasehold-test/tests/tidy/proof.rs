@@ -1,8 +1,8 @@
 //! Each rule finds a violation.
 
 use crate::rules::{
-    dependencies, first_call, foreign_types, included_scripts, may_use, roots, script_header,
-    strange_words, too_long_a_file, too_long_functions, too_wide, used_modules,
+    dependencies, first_call, foreign_types, included_scripts, links, may_use, named_tests, roots,
+    script_header, strange_words, too_long_a_file, too_long_functions, too_wide, used_modules,
 };
 use crate::source::{clean, code_lines};
 
@@ -95,4 +95,11 @@ fn strange_words_are_found() {
     let one = ["see issue ", "#12"].concat();
     assert_eq!(strange_words(&one).len(), 1);
     assert!(strange_words("a lock over a network").is_empty());
+}
+
+#[test]
+fn names_of_tests_and_links_are_found() {
+    let page = "`not_a_test_yet`\n## Proof\n| x | `a_b_c`, `appendonly` `Mutex::lock_for_ever` |";
+    assert_eq!(named_tests(page), ["a_b_c"]);
+    assert_eq!(links("[a](b/c.md#d) [e](https://x) [f](#g)"), ["b/c.md"]);
 }

@@ -246,3 +246,23 @@ pub(crate) fn strange_words(text: &str) -> Vec<String> {
     ];
     found(text, &words)
 }
+
+/// The names of tests in a page's section on proof: names in backticks, of three words or more.
+pub(crate) fn named_tests(page: &str) -> Vec<String> {
+    let section = page.split("## Proof").nth(1).unwrap_or_default();
+    let quoted = section.split('`').skip(1).step_by(2);
+    let names = quoted.filter(|name| word(name) == *name && name.matches('_').count() > 1);
+    names.map(str::to_owned).collect()
+}
+
+/// The links of a page to files of this repository.
+pub(crate) fn links(page: &str) -> Vec<String> {
+    let targets = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    files
+        .map(|target| target.split('#').next().unwrap_or_default().to_owned())
+        .collect()
+}
