@@ -162,7 +162,8 @@ impl Client {
         shared.life.end("it was closed");
         for hold in shared.watchdog.holds() {
             hold.lose("its client was closed");
-            self.core.end(&hold);
+            shared.watchdog.forget(&hold);
+            hold.detach();
             self.core.debts.leave(&hold);
         }
         self.close().await

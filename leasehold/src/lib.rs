@@ -7,6 +7,10 @@ mod lock;
 pub mod manual;
 mod model;
 mod op;
+#[cfg(feature = "planted-faults")]
+pub mod planted;
+#[cfg(not(feature = "planted-faults"))]
+mod planted;
 mod store;
 #[cfg(feature = "test-util")]
 pub mod testing;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::model::{HoldId, Name, Ttl};
 use crate::op::state::Value;
 use crate::op::{Operation, SCRIPTS, mutex, renew};
-use crate::store::{Flight, Memory, Outcome, Store};
+use crate::store::memory::{Memory, MemoryStore};
+use crate::store::{Flight, Outcome, Store};
 
 /// One raw operation, with everything that a client otherwise decides.
 #[derive(Clone, Debug)]
@@ -217,14 +218,29 @@ pub fn age(client: &Client, time: Duration) -> Result<()> {
     Ok(())
 }
 
+/// Lets a client on a memory store wait for its subscriptions, as a slow server would, until
+/// this is called with `false`.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn hold_back_subscriptions(client: &Client, hold: bool) -> Result<()> {
+    memory_store(client)?.hold_back(hold);
+    Ok(())
+}
+
 /// Every script with its name, for tests that look at them.
 pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCRIPTS.iter().map(|script| (script.name, script.text))
 }
 
 fn memory(client: &Client) -> Result<&Memory> {
+    memory_store(client).map(MemoryStore::memory)
+}
+
+fn memory_store(client: &Client) -> Result<&MemoryStore> {
     match &client.core().shared.store {
-        Store::Memory(store) => Ok(store.memory()),
+        Store::Memory(store) => Ok(store),
         Store::Local(_) | Store::Redis(_) => Err(Error::config("this is no memory store")),
     }
 }

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::hub::{Listening, Woken};
-use super::queue::Turn;
+use super::queue::{Turn, Word};
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
 use crate::error::{Error, Refusal, Result};
-use crate::model::lease::{LeaseState, Tracker};
+use crate::model::lease::Tracker;
 use crate::model::{LeaseTerm, Moment, Name, Wait};
 use crate::op::mutex::Acquired;
+use crate::planted::{Fault, planted};
 use crate::store::Outcome;
 
 /// How long to wait for a holder that has no TTL before looking again.
@@ -109,17 +110,17 @@ impl<'a> Acquisition<'a> {
     }
 
     async fn run(&mut self) -> Result<Option<Arc<Hold>>> {
-        let shared = &self.core.shared;
+        let clock = self.core.shared.clock;
         let mut turn = None;
         if !matches!(self.patience, Patience::Once) {
-            let queue = self.core.queue.turn(self.request.kind, &self.request.name);
-            let Some(first) = shared.clock.limit(self.limit, queue).await else {
+            let key = (self.request.kind, self.request.name.clone());
+            turn = self.core.queue.turn(key, clock, self.limit).await?;
+            if turn.is_none() {
                 return Ok(None);
-            };
-            turn = Some(first);
+            }
         }
         loop {
-            let busy_until = match known_busy(turn.as_mut(), shared.clock.now()) {
+            let busy_until = match known_busy(turn.as_mut(), clock.now()) {
                 Some(until) => until,
                 None => match self.attempt(turn.as_mut()).await? {
                     Attempt::Held(hold) => return Ok(Some(hold)),
@@ -138,34 +139,47 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Asks once.
-    async fn attempt(&mut self, turn: Option<&mut Turn>) -> Result<Attempt> {
-        let shared = Arc::clone(&self.core.shared);
-        let mut seat = turn.and_then(Turn::seat);
-        if let Some(listening) = seat.as_mut().and_then(|seat| seat.listening.as_mut()) {
-            listening.mark();
-        }
+    async fn attempt(&mut self, mut turn: Option<&mut Turn>) -> Result<Attempt> {
+        let core = Arc::clone(self.core);
+        let (store, clock) = (&core.shared.store, core.shared.clock);
         let until = self.until();
         let claim = self.claim()?;
-        let asked = shared.clock.now();
-        match claim.acquire(&shared.store, until).await {
+        let asked = clock.now();
+        if let Some(turn) = turn.as_deref_mut() {
+            turn.tell(Word::Asked(asked));
+            if let Some(listening) = turn.seat().and_then(|seat| seat.listening.as_mut()) {
+                listening.mark();
+            }
+        }
+        let outcome = claim.acquire(store, until).await;
+        if let (Some(turn), Outcome::Done(_)) = (turn.as_deref_mut(), &outcome) {
+            turn.tell(Word::Answered);
+        }
+        match outcome {
             Outcome::Done(Acquired::Held) => {
                 let held = self.granted(asked);
-                if let (Attempt::Held(hold), Some(seat)) = (&held, seat) {
-                    seat.busy_until = Some(asked.after(hold.claim.term.ttl().as_duration()));
+                if let (Attempt::Held(_), Some(seat)) = (&held, turn.and_then(Turn::seat)) {
+                    seat.busy_until = Some(asked.after(self.request.term.ttl().as_duration()));
                 }
                 Ok(held)
             }
             Outcome::Done(Acquired::Busy(left)) => {
                 self.failing = None;
                 self.pause = FIRST_PAUSE;
-                let left = left.map_or(LOOK, |left| left + TICK);
-                Ok(Attempt::Busy(shared.clock.now().after(left)))
+                Ok(Attempt::Busy(
+                    clock.now().after(left.map_or(LOOK, |left| left + TICK)),
+                ))
             }
             Outcome::Done(Acquired::Gone) => {
                 Err(Error::protocol("a fresh hold was said to have been lost"))
             }
             Outcome::Refused(error) if !worth_waiting(&error) => Err(error),
-            Outcome::Refused(error) | Outcome::Unknown(error) => self.failed(asked, error).await,
+            Outcome::Refused(error) | Outcome::Unknown(error) => {
+                if let Some(turn) = turn {
+                    turn.tell(Word::Failed(error.clone()));
+                }
+                self.failed(asked, error).await
+            }
         }
     }
 
@@ -184,11 +198,16 @@ impl<'a> Acquisition<'a> {
     /// The store said held: a hold, unless its lease has run out on the way.
     fn granted(&mut self, asked: Moment) -> Attempt {
         let shared = &self.core.shared;
+        let asked = if planted(Fault::DeadlineFromReply) {
+            shared.clock.now()
+        } else {
+            asked
+        };
         let mut tracker = Tracker::granted(self.request.term, asked);
         let Some(claim) = self.claim.take() else {
             return Attempt::Again;
         };
-        if tracker.state(shared.clock.now()) == LeaseState::Lost {
+        if tracker.ended(shared.clock.now()).is_some() && !planted(Fault::NoRecheck) {
             self.core.debts.leave_claim(claim);
             return Attempt::Again;
         }

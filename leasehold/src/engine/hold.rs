@@ -1,4 +1,4 @@
-//! A hold that this client has: its lease as far as it is known, and the signal of its loss.
+//! A hold that this client has: its lease as far as it is known, and the signal of its end.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Claim;
-use crate::model::lease::{LeaseState, Tracker};
+use crate::model::lease::{End, LeaseState, Tracker};
 use crate::model::{LeaseTerm, Moment, Ttl};
 use crate::store::Clock;
 
@@ -16,40 +16,30 @@ pub(crate) struct Hold {
     pub(crate) claim: Claim,
     clock: Clock,
     inner: Mutex<Inner>,
-    lost: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
 struct Inner {
     tracker: Tracker,
-    phase: Phase,
+    /// It was let go: nobody here gives it back.
+    detached: bool,
     /// Not before then is the store asked again after a failure.
     retry: Option<Moment>,
 }
 
-/// What this client does with the hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// It is watched, and its loss is news.
-    Active,
-    /// It is being given back: that it is gone is no loss.
-    Ending,
-    /// It was let go: nobody here gives it back.
-    Detached,
-}
-
 impl Hold {
     pub(crate) fn granted(claim: Claim, clock: Clock, tracker: Tracker) -> Self {
-        let inner = Inner {
+        let inner = Mutex::new(Inner {
             tracker,
-            phase: Phase::Active,
+            detached: false,
             retry: None,
-        };
+        });
         Self {
             claim,
             clock,
-            inner: Mutex::new(inner),
-            lost: watch::Sender::new(false),
+            inner,
+            ended: watch::Sender::new(false),
         }
     }
 
@@ -57,11 +47,11 @@ impl Hold {
         let now = self.clock.now();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut inner, now);
-        let lost = inner.tracker.lost(now).is_some();
+        let ended = inner.tracker.ended(now).is_some();
         drop(inner);
-        if lost {
+        if ended {
             // Outside the mutex, so that no listener can stall a renewal.
-            self.lost
+            self.ended
                 .send_if_modified(|told| !std::mem::replace(told, true));
         }
         result
@@ -73,14 +63,26 @@ impl Hold {
 
     /// Why the hold was lost, if it was.
     pub(crate) fn loss(&self) -> Option<&'static str> {
-        self.with(|inner, now| inner.tracker.lost(now))
+        match self.with(|inner, now| inner.tracker.ended(now)) {
+            Some(End::Lost(reason)) => Some(reason),
+            Some(End::Released) | None => None,
+        }
+    }
+
+    /// Why nothing is held any more, if that is so.
+    pub(crate) fn over(&self) -> Option<&'static str> {
+        self.with(|inner, now| inner.tracker.ended(now))
+            .map(|end| match end {
+                End::Lost(reason) => reason,
+                End::Released => "it was given back",
+            })
     }
 
     /// How long the lease may still be relied upon.
     pub(crate) fn remaining(&self) -> Duration {
-        self.with(|inner, now| match inner.tracker.state(now) {
-            LeaseState::Lost => Duration::ZERO,
-            _ => inner.tracker.deadline().since(now),
+        self.with(|inner, now| match inner.tracker.ended(now) {
+            Some(_) => Duration::ZERO,
+            None => inner.tracker.deadline().since(now),
         })
     }
 
@@ -88,43 +90,38 @@ impl Hold {
         self.with(|inner, _| inner.tracker.deadline())
     }
 
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// Returns when the hold is lost.
+    /// Returns when the hold is lost. Giving it back is no loss.
     pub(crate) async fn lost(&self) {
-        let mut lost = self.lost.subscribe();
-        loop {
-            let deadline = self.deadline();
-            if self.loss().is_some() {
-                return;
-            }
-            // The watchdog tells; the timer is for when it cannot.
-            let _ = self
-                .clock
-                .limit(deadline, lost.wait_for(|lost| *lost))
-                .await;
-        }
+        self.wait(|| self.loss().is_some(), Duration::ZERO).await;
     }
 
-    /// Returns when less than `margin` is left of the lease, or it is lost.
+    /// Returns when nothing is held any more.
+    pub(crate) async fn ended(&self) {
+        self.wait(|| self.over().is_some(), Duration::ZERO).await;
+    }
+
+    /// Returns when at most `margin` is left of the lease, or nothing is held any more.
     pub(crate) async fn ends_within(&self, margin: Duration) {
-        let mut lost = self.lost.subscribe();
+        self.wait(|| self.remaining() <= margin, margin).await;
+    }
+
+    /// Returns when `done` says so; it is asked at the end, and `margin` before the deadline.
+    async fn wait(&self, done: impl Fn() -> bool, margin: Duration) {
+        let mut ended = self.ended.subscribe();
         loop {
-            let left = self.remaining();
-            if left <= margin {
+            ended.mark_unchanged();
+            if done() {
                 return;
             }
-            let near = self.clock.now().after(left - margin);
-            if self
-                .clock
-                .limit(near, lost.wait_for(|lost| *lost))
-                .await
-                .is_some()
-            {
-                return;
-            }
+            // The watchdog tells of the end; the timer is for when it cannot.
+            let look = match self.over() {
+                Some(_) => Moment::NEVER,
+                None => self
+                    .clock
+                    .now()
+                    .after(self.remaining().saturating_sub(margin)),
+            };
+            let _ = self.clock.limit(look, ended.changed()).await;
         }
     }
 
@@ -152,31 +149,27 @@ impl Hold {
         self.doubt(Duration::ZERO);
     }
 
-    /// The hold is gone. No news while it is being given back.
+    /// The hold is gone. That is no news once it was given back.
     pub(crate) fn lose(&self, reason: &'static str) {
-        self.with(|inner, _| {
-            if inner.phase == Phase::Active {
-                inner.tracker.lose(reason);
+        self.with(|inner, now| inner.tracker.end(End::Lost(reason), now));
+    }
+
+    /// The hold is being given back: that it is gone is no loss from now on.
+    pub(crate) fn give_back(&self) {
+        self.with(|inner, now| {
+            if !inner.detached {
+                inner.tracker.end(End::Released, now);
             }
         });
     }
 
-    /// From now on a missing hold is no loss.
-    pub(crate) fn begin_end(&self) {
-        self.with(|inner, _| inner.phase = Phase::Ending);
-    }
-
     /// From now on nobody here gives the hold back.
     pub(crate) fn detach(&self) {
-        self.with(|inner, _| inner.phase = Phase::Detached);
+        self.with(|inner, _| inner.detached = true);
     }
 
     pub(crate) fn is_detached(&self) -> bool {
-        self.with(|inner, _| inner.phase == Phase::Detached)
-    }
-
-    pub(crate) fn is_active(&self) -> bool {
-        self.with(|inner, _| inner.phase == Phase::Active)
+        self.with(|inner, _| inner.detached)
     }
 
     /// The TTL that a renewal at this moment sets; none if the hold is only to be looked at.

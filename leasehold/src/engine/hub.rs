@@ -13,6 +13,8 @@ use crate::store::{Event, Events};
 #[derive(Debug)]
 pub(crate) struct Hub {
     channels: Mutex<HashMap<String, Channel>>,
+    /// Held while a listener comes or goes, so that the store hears of both in the same order.
+    turnstile: Mutex<()>,
     /// Counts how often the store may have forgotten what it held.
     resets: watch::Sender<u64>,
 }
@@ -42,6 +44,7 @@ impl Hub {
     pub(crate) fn new() -> Self {
         Self {
             channels: Mutex::default(),
+            turnstile: Mutex::default(),
             resets: watch::Sender::new(0),
         }
     }
@@ -53,6 +56,12 @@ impl Hub {
     /// How many channels are listened to.
     pub(crate) fn listening(&self) -> usize {
         self.lock().len()
+    }
+
+    fn turnstile(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.turnstile
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Channel>> {
@@ -92,6 +101,7 @@ pub(crate) struct Listening {
 impl Listening {
     /// Starts to listen. Announcements are certain to arrive only once [`Self::live`] returned.
     pub(crate) fn start(shared: &Arc<Shared>, name: &Name, channel: String) -> Self {
+        let _turnstile = shared.hub.turnstile();
         let (heard, first) = {
             let mut channels = shared.hub.lock();
             let entry = channels.entry(channel.clone()).or_insert_with(|| Channel {
@@ -147,6 +157,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
+        let _turnstile = self.shared.hub.turnstile();
         let last = {
             let mut channels = self.shared.hub.lock();
             let Some(channel) = channels.get_mut(&self.channel) else {

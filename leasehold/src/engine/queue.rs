@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::OwnedMutexGuard;
 
 use super::Kind;
 use super::hub::Listening;
+use crate::error::{Error, Result};
 use crate::model::{Moment, Name};
+use crate::store::Clock;
 
 /// Lines of waiters, one for each lock, kind and side.
 #[derive(Debug, Default)]
@@ -15,13 +18,33 @@ pub(crate) struct Queue {
     lines: Arc<Lines>,
 }
 
-type Key = (Kind, Name);
+pub(crate) type Key = (Kind, Name);
 
 #[derive(Debug, Default)]
 struct Lines(Mutex<HashMap<Key, Arc<Line>>>);
 
-/// First come, first served: tokio's mutex is fair, and whoever leaves it is skipped.
-type Line = tokio::sync::Mutex<Seat>;
+/// One line. First come, first served: tokio's mutex is fair, and whoever leaves it is skipped.
+#[derive(Debug, Default)]
+struct Line {
+    seat: Arc<tokio::sync::Mutex<Seat>>,
+    /// What the first in line heard last.
+    word: Mutex<Word>,
+}
+
+/// What the first in line heard from the store.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Word {
+    /// A definite answer, or nothing was asked yet.
+    #[default]
+    Answered,
+    /// Nothing yet, since then.
+    Asked(Moment),
+    /// No answer, but this.
+    Failed(Error),
+}
+
+/// A store that does not answer for so long cannot be called busy.
+const SILENCE: Duration = Duration::from_millis(250);
 
 /// What the first in line finds: left there by the one before.
 #[derive(Debug, Default)]
@@ -44,17 +67,24 @@ struct Place {
 #[derive(Debug)]
 pub(crate) struct Turn {
     seat: Option<OwnedMutexGuard<Seat>>,
-    _place: Place,
+    place: Place,
 }
 
 impl Queue {
-    /// Returns when the caller is the first in line.
-    pub(crate) async fn turn(&self, kind: Kind, name: &Name) -> Turn {
-        let place = self.lines.enter((kind, name.clone()));
-        let line = place.line.clone().unwrap_or_default();
-        Turn {
-            seat: Some(line.lock_owned().await),
-            _place: place,
+    /// Returns when the caller is the first in line; none at `limit`, or an error if the store
+    /// answered nobody in this line at that time.
+    pub(crate) async fn turn(&self, key: Key, clock: Clock, limit: Moment) -> Result<Option<Turn>> {
+        let place = self.lines.enter(key);
+        let line = place.line();
+        let seat = clock
+            .limit(limit, Arc::clone(&line.seat).lock_owned())
+            .await;
+        match seat {
+            Some(seat) => Ok(Some(Turn {
+                seat: Some(seat),
+                place,
+            })),
+            None => line.silence(clock.now()).map_or(Ok(None), Err),
         }
     }
 
@@ -80,11 +110,35 @@ impl Lines {
     }
 }
 
+impl Place {
+    fn line(&self) -> Arc<Line> {
+        self.line.clone().unwrap_or_default()
+    }
+}
+
+impl Line {
+    /// Why nobody in this line can be told that the lock is busy, if that is so.
+    fn silence(&self, now: Moment) -> Option<Error> {
+        match self.word().clone() {
+            Word::Failed(error) => Some(error),
+            Word::Asked(since) if now.since(since) >= SILENCE => {
+                Some(Error::Timeout(now.since(since)))
+            }
+            Word::Asked(_) | Word::Answered => None,
+        }
+    }
+
+    fn word(&self) -> std::sync::MutexGuard<'_, Word> {
+        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut lines = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         self.line = None;
-        // Entering and leaving hold this mutex, so a line with one owner has nobody in it.
+        // Entering and leaving hold this mutex, and every place has the line, so a line with one
+        // owner has nobody in it.
         if lines
             .get(&self.key)
             .is_some_and(|line| Arc::strong_count(line) == 1)
@@ -99,6 +153,15 @@ impl Drop for Place {
 impl Turn {
     pub(crate) fn seat(&mut self) -> Option<&mut Seat> {
         self.seat.as_deref_mut()
+    }
+
+    /// Tells those behind what was heard. Asking again does not undo a failure.
+    pub(crate) fn tell(&self, word: Word) {
+        let line = self.place.line();
+        let mut last = line.word();
+        if !matches!((&*last, &word), (Word::Failed(_), Word::Asked(_))) {
+            *last = word;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Moment;
 use crate::op::Operation;
 use crate::op::mutex::Released;
+use crate::planted::{Fault, planted};
 use crate::store::{Flight, Outcome};
 
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
@@ -43,6 +44,7 @@ impl Core {
     pub(crate) async fn release(self: &Arc<Self>, hold: Arc<Hold>) -> Result<()> {
         let owed = self.debts.owe(&hold);
         self.end(&hold);
+        // Whatever the store still has of a lost hold is the reaper's.
         if let Some(reason) = hold.loss() {
             return Err(Error::Lost(reason));
         }
@@ -63,8 +65,10 @@ impl Core {
 
     /// Stops watching: from now on a missing hold is no loss.
     pub(crate) fn end(&self, hold: &Hold) {
-        hold.begin_end();
-        self.shared.watchdog.forget(hold);
+        hold.give_back();
+        if !planted(Fault::RenewalOutlivesRelease) {
+            self.shared.watchdog.forget(hold);
+        }
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct Schedule {
     due: BTreeMap<(Moment, HoldId), Arc<Hold>>,
-    /// The key in `due` of each watched hold; none while a batch with it is out.
-    when: HashMap<HoldId, Option<Moment>>,
+    /// Every watched hold with its key in `due`; no key while a batch with it is out.
+    watched: HashMap<HoldId, (Arc<Hold>, Option<Moment>)>,
 }
 
 impl Watchdog {
@@ -46,12 +46,16 @@ impl Watchdog {
 
     /// How many holds are watched.
     pub(crate) fn len(&self) -> usize {
-        self.lock().when.len()
+        self.lock().watched.len()
     }
 
     /// Every hold that is watched.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.lock().due.values().cloned().collect()
+        self.lock()
+            .watched
+            .values()
+            .map(|(hold, _)| Arc::clone(hold))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule> {
@@ -65,18 +69,19 @@ impl Schedule {
         self.remove(id);
         let at = hold.due().min(hold.deadline());
         self.due.insert((at, id.clone()), Arc::clone(hold));
-        self.when.insert(id.clone(), Some(at));
+        self.watched
+            .insert(id.clone(), (Arc::clone(hold), Some(at)));
     }
 
     fn remove(&mut self, id: &HoldId) {
-        if let Some(Some(at)) = self.when.remove(id) {
+        if let Some((_, Some(at))) = self.watched.remove(id) {
             self.due.remove(&(at, id.clone()));
         }
     }
 
     /// Puts a hold back after a batch, unless it was forgotten meanwhile.
     fn put_back(&mut self, hold: &Arc<Hold>) {
-        if self.when.contains_key(&hold.claim.id) {
+        if self.watched.contains_key(&hold.claim.id) {
             self.put(hold);
         }
     }
@@ -98,8 +103,9 @@ impl Schedule {
             return vec![];
         }
         let taken = keys.into_iter().filter_map(|key| {
-            self.when.insert(key.1.clone(), None);
-            self.due.remove(&key)
+            let hold = self.due.remove(&key)?;
+            self.watched.insert(key.1, (Arc::clone(&hold), None));
+            Some(hold)
         });
         taken.collect()
     }
@@ -148,7 +154,7 @@ fn distrust_all(shared: &Shared) {
 fn into_batches(shared: &Shared, due: Vec<Arc<Hold>>) -> Vec<Vec<Arc<Hold>>> {
     let mut slots: BTreeMap<u64, Vec<Arc<Hold>>> = BTreeMap::new();
     for hold in due {
-        if hold.loss().is_some() || !hold.is_active() {
+        if hold.over().is_some() || hold.is_detached() {
             shared.watchdog.forget(&hold);
         } else {
             slots
@@ -201,7 +207,7 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     }
     let mut schedule = shared.watchdog.lock();
     for hold in &holds {
-        if hold.loss().is_some() {
+        if hold.over().is_some() {
             schedule.remove(&hold.claim.id);
         } else {
             schedule.put_back(hold);

@@ -84,7 +84,10 @@ impl MutexGuard {
             return Ok(());
         };
         let core = Arc::clone(&last.core);
-        match last.hold.take().filter(|hold| !hold.is_detached()) {
+        match last.hold.take() {
+            Some(hold) if hold.is_detached() => {
+                hold.loss().map_or(Ok(()), |why| Err(Error::Lost(why)))
+            }
             Some(hold) => core.release(hold).await,
             None => Ok(()),
         }
@@ -201,9 +204,9 @@ impl MutexGuard {
     #[must_use]
     pub fn forget(self) -> HoldId {
         let hold = &self.held.seen;
+        hold.detach();
         self.held.core.end(hold);
         hold.claim.settle();
-        hold.detach();
         hold.claim.id.clone()
     }
 
@@ -235,8 +238,8 @@ impl MutexGuard {
         let hold = &self.held.seen;
         let inherited = |binding: &crate::store::Binding| binding.yield_to_others();
         if hold.loss().is_none() && hold.claim.binding.as_ref().is_some_and(inherited) {
-            self.held.core.end(hold);
             hold.detach();
+            self.held.core.end(hold);
             return Ok(true);
         }
         self.release().await.map(|()| false)

@@ -10,7 +10,7 @@ use crate::model::lease::LeaseState;
 
 /// What is known of a hold: state, time left, and the signal of its loss. Cheap to clone.
 ///
-/// A lease keeps nothing alive: when the guard is gone, it says so. It tells you when to stop;
+/// A lease keeps nothing alive: when the guard is gone, it says [`LeaseState::Released`]. It tells you when to stop;
 /// it does not make a slow write harmless. For that, the resource must check a fencing token.
 #[derive(Clone)]
 pub struct Lease {
@@ -40,6 +40,8 @@ impl Lease {
 
     /// Returns when the hold is lost; at once if it is lost already.
     ///
+    /// Giving the hold back is no loss: after that, this never returns.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe. The loss is latched, so a later call returns at once.
@@ -47,7 +49,7 @@ impl Lease {
         self.hold.lost().await;
     }
 
-    /// Returns when at most `margin` of the lease is left, or the hold is lost.
+    /// Returns when at most `margin` of the lease is left, or nothing is held any more.
     ///
     /// The time to stop for work that needs `margin` to stop. A renewal moves it.
     ///
@@ -58,18 +60,18 @@ impl Lease {
         self.hold.ends_within(margin).await;
     }
 
-    /// Runs `work` until it is done or the hold is lost; then `work` is dropped.
+    /// Runs `work` until it is done or nothing is held any more; then `work` is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] when the hold was lost first, or was lost when `work` had just ended.
+    /// [`Error::Lost`] when the hold ended first, or was found to have ended with `work`.
     pub async fn while_held<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         let done = tokio::select! {
             biased;
-            () = self.lost() => None,
+            () = self.hold.ended() => None,
             done = work => Some(done),
         };
-        match (done, self.hold.loss()) {
+        match (done, self.hold.over()) {
             (Some(done), None) => Ok(done),
             (_, reason) => Err(Error::Lost(reason.unwrap_or("its lease ran out"))),
         }

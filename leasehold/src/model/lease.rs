@@ -15,6 +15,8 @@ pub enum LeaseState {
     Uncertain,
     /// The store said that the hold is gone, or the lease ran out. It never comes back.
     Lost,
+    /// This client gave the hold back. That is no loss, but nothing is held any more.
+    Released,
 }
 
 /// Whether a lease is renewed, and how long it lasts.
@@ -46,7 +48,17 @@ pub(crate) struct Tracker {
     /// When the store was last asked and said held.
     confirmed: Moment,
     uncertain: bool,
-    lost: Option<&'static str>,
+    /// How it ended; the first end stays.
+    ended: Option<End>,
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// No longer provably held, for the reason given.
+    Lost(&'static str),
+    /// Given back.
+    Released,
 }
 
 impl Tracker {
@@ -58,35 +70,33 @@ impl Tracker {
             deadline: asked.after(term.ttl().validity()),
             confirmed: asked,
             uncertain: false,
-            lost: None,
+            ended: None,
         }
     }
 
-    /// The state at `now`. Latches the loss of a lease that ran out.
+    /// How the hold ended, if it did by `now`. Latches the loss of a lease that ran out.
+    pub(crate) fn ended(&mut self, now: Moment) -> Option<End> {
+        if self.ended.is_none() && now >= self.deadline {
+            self.ended = Some(End::Lost("its lease ran out"));
+        }
+        self.ended
+    }
+
+    /// The state at `now`.
     pub(crate) fn state(&mut self, now: Moment) -> LeaseState {
-        if self.lost.is_none() && now >= self.deadline {
-            self.lost = Some("its lease ran out");
+        match self.ended(now) {
+            Some(End::Lost(_)) => LeaseState::Lost,
+            Some(End::Released) => LeaseState::Released,
+            None if self.uncertain || now > self.overdue() => LeaseState::Uncertain,
+            None => LeaseState::Held,
         }
-        if self.lost.is_some() {
-            LeaseState::Lost
-        } else if self.uncertain || now > self.overdue() {
-            LeaseState::Uncertain
-        } else {
-            LeaseState::Held
-        }
-    }
-
-    /// Why the hold was lost, if it was.
-    pub(crate) fn lost(&mut self, now: Moment) -> Option<&'static str> {
-        self.state(now);
-        self.lost
     }
 
     /// The store said held, and set the TTL to `ttl` from a request made at `asked`.
     ///
     /// An answer that comes after the deadline revives nothing.
     pub(crate) fn renewed(&mut self, asked: Moment, ttl: Ttl, now: Moment) {
-        if self.state(now) != LeaseState::Lost {
+        if self.ended(now).is_none() {
             self.deadline = self.deadline.max(asked.after(ttl.validity()));
             self.held(asked, now);
         }
@@ -94,7 +104,7 @@ impl Tracker {
 
     /// The store said held; the TTL is as it was.
     pub(crate) fn held(&mut self, asked: Moment, now: Moment) {
-        if self.state(now) != LeaseState::Lost {
+        if self.ended(now).is_none() {
             self.confirmed = self.confirmed.max(asked);
             self.uncertain = false;
         }
@@ -105,9 +115,11 @@ impl Tracker {
         self.uncertain = true;
     }
 
-    /// The hold is gone, for the reason given.
-    pub(crate) fn lose(&mut self, reason: &'static str) {
-        self.lost.get_or_insert(reason);
+    /// The hold is over. That it is gone after it was given back is no loss.
+    pub(crate) fn end(&mut self, end: End, now: Moment) {
+        if self.ended(now).is_none() {
+            self.ended = Some(end);
+        }
     }
 
     pub(crate) fn deadline(&self) -> Moment {
@@ -190,6 +202,14 @@ mod tests {
         );
         lease.renewed(at(110), Ttl::DEFAULT, at(111));
         assert_eq!(lease.deadline(), at(110).after(Ttl::DEFAULT.validity()));
+    }
+
+    #[test]
+    fn what_is_missing_after_it_was_given_back_is_no_loss() {
+        let mut lease = renewed();
+        lease.end(End::Released, at(101));
+        lease.end(End::Lost("gone"), at(102));
+        assert_eq!(lease.state(at(200)), LeaseState::Released);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Args, Operation, Raw, Script, State};
 use crate::error::{Error, Result};
 use crate::model::{HoldId, Name, Now, Ttl};
+use crate::planted::{Fault, planted};
 
 pub(crate) const ACQUIRE: Script = Script {
     name: "mutex_acquire",
@@ -138,6 +139,11 @@ impl Operation for Release {
     fn apply(&self, state: &mut State, now: Now) -> Result<Released> {
         let key = self.name.as_str();
         let have = state.count(key, self.hold.as_str())?;
+        let have = if planted(Fault::ReleaseWithoutOwner) {
+            self.leave + 1
+        } else {
+            have
+        };
         if have == 0 || (self.leave > 0 && have != self.leave && have != self.leave + 1) {
             return Ok(Released::Gone);
         }

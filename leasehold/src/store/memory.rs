@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::{Clock, Event, Events, Outcome};
 use crate::op::state::Announcement;
 use crate::op::{Operation, State};
+use crate::planted::{Fault, planted};
 
 /// A store in this process, shared by every client that is made from it.
 ///
@@ -56,10 +57,23 @@ impl Memory {
             let result = change(&mut state, now);
             (result, state.take_outbox())
         };
-        for announcement in &outbox {
-            self.deliver(announcement);
+        if !planted(Fault::PublishBeforeDelete) {
+            outbox
+                .iter()
+                .for_each(|announcement| self.deliver(announcement));
         }
         result
+    }
+
+    /// The planted fault: tells what the operation would announce. Whether it was anything.
+    fn preannounce<O: Operation>(&self, op: &O) -> bool {
+        let mut preview = self.with(|state, _| state.clone());
+        let _ = op.apply(&mut preview, self.shared.clock.present());
+        let outbox = preview.take_outbox();
+        outbox
+            .iter()
+            .for_each(|announcement| self.deliver(announcement));
+        !outbox.is_empty()
     }
 
     fn deliver(&self, announcement: &Announcement) {
@@ -92,6 +106,8 @@ impl Default for Memory {
 pub(crate) struct MemoryStore {
     memory: Memory,
     events: Arc<dyn Events>,
+    /// Subscriptions that a test holds back, as a slow server would; none while none are.
+    held_back: Mutex<Option<Vec<String>>>,
 }
 
 impl MemoryStore {
@@ -99,6 +115,7 @@ impl MemoryStore {
         Self {
             memory: memory.clone(),
             events,
+            held_back: Mutex::default(),
         }
     }
 
@@ -110,7 +127,12 @@ impl MemoryStore {
         &self.memory
     }
 
-    pub(crate) fn run<O: Operation>(&self, op: &O) -> Outcome<O::Reply> {
+    pub(crate) async fn run<O: Operation>(&self, op: &O) -> Outcome<O::Reply> {
+        if planted(Fault::PublishBeforeDelete) && self.memory.preannounce(op) {
+            for _ in 0..16 {
+                tokio::task::yield_now().await;
+            }
+        }
         match self.memory.with(|state, now| op.apply(state, now)) {
             Ok(reply) => Outcome::Done(reply),
             Err(error) => Outcome::Refused(error),
@@ -118,6 +140,30 @@ impl MemoryStore {
     }
 
     pub(crate) fn listen(&self, channel: &str) {
+        if let Some(held_back) = &mut *self.held_back() {
+            held_back.push(channel.to_owned());
+            return;
+        }
+        self.subscribe(channel);
+    }
+
+    /// Holds subscriptions back, or lets go those that were.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn hold_back(&self, hold: bool) {
+        let before = std::mem::replace(&mut *self.held_back(), hold.then(Vec::new));
+        before
+            .unwrap_or_default()
+            .iter()
+            .for_each(|channel| self.subscribe(channel));
+    }
+
+    fn held_back(&self) -> std::sync::MutexGuard<'_, Option<Vec<String>>> {
+        self.held_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn subscribe(&self, channel: &str) {
         let listener = Listener {
             client: self.identity(),
             events: Arc::downgrade(&self.events),
@@ -127,6 +173,9 @@ impl MemoryStore {
     }
 
     pub(crate) fn unlisten(&self, channel: &str) {
+        if let Some(held_back) = &mut *self.held_back() {
+            held_back.retain(|waiting| waiting != channel);
+        }
         self.listeners(|all| {
             if let Some(here) = all.get_mut(channel) {
                 here.retain(|listener| listener.client != self.identity());

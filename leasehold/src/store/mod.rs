@@ -17,8 +17,6 @@ use crate::model::{HoldId, LeaseTerm, Moment, Name};
 use crate::op::Operation;
 
 pub(crate) use clock::Clock;
-#[cfg(feature = "test-util")]
-pub(crate) use memory::Memory;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -99,7 +97,7 @@ impl Store {
         until: Moment,
     ) -> Outcome<O::Reply> {
         match self {
-            Self::Memory(store) => store.run(op),
+            Self::Memory(store) => store.run(op).await,
             Self::Local(store) => store.run(op, flight, until).await,
             Self::Redis(store) => store.run(op, flight, until).await,
         }
