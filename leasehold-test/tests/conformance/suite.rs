@@ -1,0 +1,31 @@
+//! Runs the tests of a suite on one store, in a module with the store's name.
+
+/// `on!(memory Memory; part::test, …)`: each test is an async function that takes the store's kind.
+macro_rules! on {
+    ($store:ident $kind:ident; $($part:ident :: $name:ident),* $(,)?) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let test = super::$part::$name(leasehold_test::Kind::$kind);
+                    leasehold_test::within(stringify!($name), test).await;
+                }
+            )*
+        }
+    };
+}
+
+/// As `on!`, for tests that make their own runtimes.
+macro_rules! on_threads {
+    ($store:ident $kind:ident; $($part:ident :: $name:ident),* $(,)?) => {
+        mod $store {
+            $(
+                #[test]
+                fn $name() {
+                    let test = || super::$part::$name(leasehold_test::Kind::$kind);
+                    leasehold_test::in_time(stringify!($name), test);
+                }
+            )*
+        }
+    };
+}
