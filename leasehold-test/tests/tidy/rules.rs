@@ -17,7 +17,7 @@ pub(crate) const UPWARDS: [(&str, &str, &str); 1] = [(
 )];
 
 /// Modules that are no layer: what they may use is said in [`may_use`].
-pub(crate) const BESIDE: [&str; 4] = ["error", "manual", "planted", "testing"]; 3] = ["error", "manual", "testing"];
+pub(crate) const BESIDE: [&str; 4] = ["error", "manual", "planted", "testing"];
 
 const MOST_LINES_OF_A_FILE: usize = 400;
 const MOST_LINES_OF_A_FUNCTION: usize = 70;
