@@ -1,6 +1,6 @@
 //! Faults that can be planted to see that a test finds them. Feature `planted-faults`.
 //!
-//! Without the feature [`planted`] is constant and the branches are not compiled.
+//! Without the feature `planted` is constant and the branches are not compiled.
 
 /// A fault that the tests must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

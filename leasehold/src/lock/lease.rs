@@ -10,8 +10,9 @@ use crate::model::lease::LeaseState;
 
 /// What is known of a hold: state, time left, and the signal of its loss. Cheap to clone.
 ///
-/// A lease keeps nothing alive: when the guard is gone, it says [`LeaseState::Released`]. It tells you when to stop;
-/// it does not make a slow write harmless. For that, the resource must check a fencing token.
+/// A lease keeps nothing alive: when the guard is gone, it says [`LeaseState::Released`]. It tells
+/// you when to stop; it does not make a slow write harmless. For that, the resource must check a
+/// fencing token.
 #[derive(Clone)]
 pub struct Lease {
     hold: Arc<Hold>,

@@ -1,4 +1,37 @@
 //! The manual: how to choose, what holds, and what does not.
+//!
+//! | page | answers |
+//! |---|---|
+//! | [`choosing`] | Is a lock what you need, and on which store? |
+//! | [`guarantees`] | What holds under which fault, and what does not? |
+//! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
+//! | [`reentrancy`] | Who may enter again? |
+//! | [`cancelling`] | What is left when a future or a guard is dropped? |
+//! | [`testing`] | How do you test code that takes locks? |
+//! | [`the_command`] | `leasehold run` and its exit codes |
+
+#[doc = include_str!("cancelling.md")]
+pub mod cancelling {}
+
+#[doc = include_str!("choosing.md")]
+pub mod choosing {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}
+
+#[doc = include_str!("leases_and_loss.md")]
+pub mod leases_and_loss {}
+
+#[doc = include_str!("reentrancy.md")]
+pub mod reentrancy {}
+
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
+#[doc = include_str!("the_command.md")]
+pub mod the_command {}
+
+// The example of the README must compile, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -22,7 +22,8 @@ impl Name {
             (None, false) => Ok(Self(text.into())),
             (Some(open), _) if tag_after(text, open).is_some() => Ok(Self(text.into())),
             _ => Err(Error::config(format!(
-                "the braces of the name {text:?} break its slot: use none, or one tag such as a{{b}}c"
+                "the braces of the name {text:?} break its slot: \
+                 use none, or one tag such as a{{b}}c"
             ))),
         }
     }

@@ -1,0 +1,205 @@
+//! The style of this repository as tests: what a reviewer would otherwise have to look for.
+//!
+//! Sources are read as text. `source::clean` blanks what is not code, so that a rule cannot trip
+//! over a comment or a string. Each rule in `rules` is a function from a text to its violations,
+//! and has a test in `proof` that shows it a violation.
+
+mod proof;
+mod rules;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::{
+    BESIDE, LAYERS, UPWARDS, dependencies, first_call, foreign_types, found, included_scripts,
+    links, may_use, module_path, named_tests, roots, script_header, strange_words, too_long_a_file,
+    too_long_functions, too_wide, used_modules,
+};
+use source::{blank, clean, each, files, read, repository};
+
+/// A module by whose name `redis::` can be meant without meaning the crate.
+const REDIS_IS_A_MODULE: [&str; 1] = ["store/mod.rs"];
+
+#[test]
+fn arrows_between_layers_point_down() {
+    each("leasehold/src", "rs", |path, text| {
+        let module = module_path(path);
+        let Some(from) = module.first().filter(|_| path != "lib.rs") else {
+            return vec![];
+        };
+        let used = used_modules(&clean(text), &module);
+        let wrong = used.iter().filter(|to| !may_use(from, to));
+        wrong.map(|to| format!("{from} uses {to}")).collect()
+    });
+}
+
+#[test]
+fn every_exception_to_the_arrows_is_needed() {
+    let mut arrows = BTreeSet::new();
+    for (path, text) in files("leasehold/src", "rs") {
+        let module = module_path(&path);
+        for to in used_modules(&clean(&text), &module) {
+            arrows.insert((module.first().cloned().unwrap_or_default(), to));
+        }
+    }
+    for (from, to, _) in UPWARDS {
+        assert!(
+            arrows.contains(&(from.to_owned(), to.to_owned())),
+            "{from} no longer uses {to}: strike the exception"
+        );
+    }
+}
+
+#[test]
+fn every_module_has_a_place_among_the_layers() {
+    for (path, _) in files("leasehold/src", "rs") {
+        let top = module_path(&path).first().cloned();
+        let known = |top: &String| {
+            LAYERS.contains(&top.as_str()) || BESIDE.contains(&top.as_str()) || path == "lib.rs"
+        };
+        assert!(top.as_ref().is_none_or(known), "{path} is in no layer");
+    }
+}
+
+#[test]
+fn the_redis_crate_is_used_under_store_redis_only() {
+    each("leasehold/src", "rs", |path, text| {
+        if path.starts_with("store/redis/") || REDIS_IS_A_MODULE.contains(&path) {
+            return vec![];
+        }
+        roots(&clean(text), "redis")
+    });
+}
+
+#[test]
+fn tasks_are_spawned_under_engine_store_and_client_only() {
+    each("leasehold/src", "rs", |path, text| {
+        let top = module_path(path).first().cloned().unwrap_or_default();
+        if ["engine", "store", "client"].contains(&top.as_str()) {
+            return vec![];
+        }
+        found(
+            &clean(text),
+            &["spawn(", "spawn_blocking", "spawn_local", "JoinSet"],
+        )
+    });
+}
+
+#[test]
+fn clocks_are_read_in_one_file() {
+    each("leasehold/src", "rs", |path, text| {
+        if path == "store/clock.rs" {
+            return vec![];
+        }
+        found(
+            &clean(text),
+            &["Instant::now", "SystemTime", "clock_gettime", ".elapsed("],
+        )
+    });
+}
+
+#[test]
+fn every_script_is_included_exactly_once() {
+    let mut included: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, text) in files("leasehold/src", "rs") {
+        for name in included_scripts(&text) {
+            *included.entry(name).or_default() += 1;
+        }
+    }
+    let scripts = files("leasehold/src/op/lua", "lua");
+    assert!(!scripts.is_empty());
+    let expected = scripts.into_iter().map(|(path, _)| (path, 1)).collect();
+    assert_eq!(included, expected);
+}
+
+#[test]
+fn every_script_says_what_it_takes_and_replies() {
+    each("leasehold/src/op/lua", "lua", |_, text| script_header(text));
+}
+
+#[test]
+fn every_script_begins_with_a_write_that_a_replica_refuses() {
+    each("leasehold/src/op/lua", "lua", |_, text| first_call(text));
+}
+
+#[test]
+fn files_are_short() {
+    each(".", "rs", |path, text| match path.contains("/tests/") {
+        true => vec![],
+        false => too_long_a_file(&clean(text)),
+    });
+}
+
+#[test]
+fn functions_are_short() {
+    each(".", "rs", |path, text| match path.contains("/tests/") {
+        true => vec![],
+        false => too_long_functions(&clean(text)),
+    });
+}
+
+#[test]
+fn lines_are_narrow() {
+    for extension in ["rs", "lua"] {
+        each(".", extension, |_, text| too_wide(text));
+    }
+}
+
+#[test]
+fn the_library_does_not_unwrap() {
+    each("leasehold/src", "rs", |_, text| {
+        found(&clean(text), &[".unwrap()"])
+    });
+}
+
+#[test]
+fn nothing_is_left_to_do_and_no_test_is_skipped() {
+    each(".", "rs", |_, text| {
+        let code = blank(text);
+        found(&code, &["#[ignore", "todo!", "unimplemented!", "dbg!"])
+    });
+}
+
+#[test]
+fn public_signatures_name_no_foreign_type() {
+    let foreign = dependencies(&read("leasehold/Cargo.toml"));
+    assert!(foreign.contains("redis") && foreign.contains("tokio"));
+    each("leasehold/src", "rs", |_, text| {
+        foreign_types(&clean(text), &foreign)
+    });
+}
+
+#[test]
+fn every_test_that_the_guarantees_name_exists() {
+    let named = named_tests(&read("leasehold/src/manual/guarantees.md"));
+    assert!(!named.is_empty());
+    let sources: String = files(".", "rs").into_iter().map(|(_, text)| text).collect();
+    let code = blank(&sources);
+    let missing = named
+        .iter()
+        .filter(|name| !code.contains(&format!("fn {name}(")));
+    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
+fn every_file_that_a_page_links_to_exists() {
+    for (path, text) in files(".", "md") {
+        // Pages that rustdoc reads have its own links, which it checks.
+        if path.starts_with("leasehold/src/") {
+            continue;
+        }
+        let folder = repository().join(&path).with_file_name("");
+        for link in links(&text) {
+            assert!(folder.join(&link).exists(), "{path} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn the_project_speaks_of_itself_alone() {
+    for extension in ["rs", "lua", "md", "toml"] {
+        each(".", extension, |_, text| strange_words(text));
+    }
+    let script = read("check");
+    assert_eq!(strange_words(&script), Vec::<String>::new());
+}
