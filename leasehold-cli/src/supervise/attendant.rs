@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use leasehold::Lease;
 use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
+use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all};
 use super::wire::{Order, Report};
 use super::{clock, link, terminal};
@@ -35,8 +33,8 @@ pub(crate) struct Job<'a> {
 #[derive(Debug)]
 pub(crate) struct Attendant {
     child: Child,
-    reports: Lines<BufReader<OwnedReadHalf>>,
-    orders: OwnedWriteHalf,
+    reports: Received,
+    orders: Sender,
     group: Option<Pid>,
     told: u64,
 }
@@ -50,7 +48,7 @@ impl Attendant {
         let (stdin, stdout) = (io::stdin(), io::stdout());
         let mut descriptors = vec![stdin.as_fd(), stdout.as_fd()];
         descriptors.extend(job.hold_file.as_ref().map(AsFd::as_fd));
-        link::send(&ours, &descriptors)?;
+        link::pass(&ours, &descriptors)?;
 
         let deadline = deadline(job.lease);
         // Not by its path: the file may have been replaced while we waited for the lock.
@@ -78,11 +76,10 @@ impl Attendant {
             .stdout(Stdio::null())
             .process_group(0)
             .spawn()?;
-        ours.set_nonblocking(true)?;
-        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        let (reports, orders) = link::split(ours)?;
         Ok(Self {
             child,
-            reports: BufReader::new(reports).lines(),
+            reports,
             orders,
             group: None,
             told: deadline,
@@ -103,8 +100,7 @@ impl Attendant {
 
     /// Tells the supervisor something. One that does not listen acts by the deadline it knows.
     pub(crate) fn tell(&self, order: Order) -> bool {
-        let line = format!("{order}\n");
-        matches!(self.orders.try_write(line.as_bytes()), Ok(sent) if sent == line.len())
+        self.orders.send(order)
     }
 
     /// Tells the supervisor if the lease has grown.
@@ -122,10 +118,12 @@ impl Attendant {
     }
 
     /// Ends what a killed supervisor has left behind, as it would have done.
+    ///
+    /// Should this process have had other children before it became `run`, they end as well:
+    /// the command cannot be told from them, and must not outlive the lock.
     pub(crate) async fn clean_up(self, grace: Duration) {
         let group = self.group;
         self.gone().await;
-        let Some(group) = group else { return };
         signal_all(group, Signal::TERM);
         signal_all(group, Signal::CONT);
         let mut left = grace;

@@ -23,10 +23,12 @@ pub(super) fn descendants() -> Vec<Pid> {
         .collect()
 }
 
-/// Sends `signal` to the group, and to the descendants that are not in it.
-pub(super) fn signal_all(group: Pid, signal: Signal) {
-    signal_group(group, signal);
-    let number = group.as_raw_nonzero().get();
+/// Sends `signal` to the group, if it is known, and to the descendants that are not in it.
+pub(super) fn signal_all(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        signal_group(group, signal);
+    }
+    let number = group.map_or(0, |group| group.as_raw_nonzero().get());
     for process in living_below(getpid().as_raw_nonzero().get(), &table()) {
         if let Some(pid) = Pid::from_raw(process.pid).filter(|_| process.group != number) {
             // It may have ended meanwhile.

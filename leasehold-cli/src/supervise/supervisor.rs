@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all, signal_group};
 use super::terminal::Terminal;
 use super::wire::{Order, Report};
@@ -70,12 +68,11 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
         .and_then(Pid::from_raw)
         .map(|owner| Terminal::new(&given.stdin, owner))
         .transpose()?;
-    socket.set_nonblocking(true)?;
-    let (orders, reports) = UnixStream::from_std(socket)?.into_split();
+    let (orders, reports) = link::split(socket)?;
 
     if clock::now().saturating_add(args.grace) >= args.deadline {
-        report(&reports, Report::Ending);
-        report(&reports, Report::Signaled(Signal::TERM.as_raw()));
+        reports.send(Report::Ending);
+        reports.send(Report::Signaled(Signal::TERM.as_raw()));
         return Ok(());
     }
     // Kept until the end: the command may close its copy.
@@ -83,14 +80,11 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
         Ok(started) => started,
         Err(error) => {
             let invalid = rustix::io::Errno::INVAL.raw_os_error();
-            report(
-                &reports,
-                Report::Failed(error.raw_os_error().unwrap_or(invalid)),
-            );
+            reports.send(Report::Failed(error.raw_os_error().unwrap_or(invalid)));
             return Ok(());
         }
     };
-    report(&reports, Report::Started(group.as_raw_nonzero().get()));
+    reports.send(Report::Started(group.as_raw_nonzero().get()));
     let mut supervisor = Supervisor {
         group,
         terminal,
@@ -103,7 +97,7 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
     if args.foreground {
         supervisor.obey(Order::Continue { foreground: true });
     }
-    let mut orders = Some(BufReader::new(orders).lines());
+    let mut orders = Some(orders);
     while !supervisor.is_done() {
         tokio::select! {
             biased;
@@ -122,7 +116,7 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
 }
 
 /// The next order. None once, when `run` has died; after that there are no more.
-async fn next(orders: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<String> {
+async fn next(orders: &mut Option<Received>) -> Option<String> {
     let Some(lines) = orders else {
         return std::future::pending().await;
     };
@@ -131,11 +125,6 @@ async fn next(orders: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<St
         *orders = None;
     }
     line
-}
-
-/// A report that cannot be sent has nobody to read it.
-fn report(reports: &OwnedWriteHalf, report: Report) {
-    let _ = reports.try_write(format!("{report}\n").as_bytes());
 }
 
 /// What `run` hands over for the command.
@@ -184,7 +173,7 @@ struct Supervisor {
     /// The command's process number, and that of its group.
     group: Pid,
     terminal: Option<Terminal>,
-    reports: OwnedWriteHalf,
+    reports: Sender,
     deadline: u64,
     grace: u64,
     /// How the command ended, if it has.
@@ -235,9 +224,9 @@ impl Supervisor {
             kill_at,
             gave_up: false,
         });
-        signal_all(self.group, Signal::TERM);
+        signal_all(Some(self.group), Signal::TERM);
         // What is stopped does not hear.
-        signal_all(self.group, Signal::CONT);
+        signal_all(Some(self.group), Signal::CONT);
     }
 
     /// Does what is due by the clock.
@@ -245,11 +234,11 @@ impl Supervisor {
         let now = clock::now();
         match &mut self.ending {
             None if self.ended.is_none() && now.saturating_add(self.grace) >= self.deadline => {
-                report(&self.reports, Report::Ending);
+                self.reports.send(Report::Ending);
                 self.end(self.deadline);
             }
             Some(ending) if now >= ending.kill_at => {
-                signal_all(self.group, Signal::KILL);
+                signal_all(Some(self.group), Signal::KILL);
                 ending.gave_up = now >= ending.kill_at.saturating_add(STUBBORN);
             }
             None | Some(_) => {}
@@ -271,7 +260,7 @@ impl Supervisor {
             if let Some(terminal) = &mut self.terminal {
                 terminal.take_back();
             }
-            report(&self.reports, Report::Stopped(signal));
+            self.reports.send(Report::Stopped(signal));
         }
         let exited = status.exit_status().map(Report::Exited);
         let signaled = status.terminating_signal().map(Report::Signaled);
@@ -294,10 +283,10 @@ impl Supervisor {
         let left = descendants().len();
         if self.ending.is_some() && left > 0 {
             let left = i32::try_from(left).unwrap_or(i32::MAX);
-            report(&self.reports, Report::Stuck(left));
+            self.reports.send(Report::Stuck(left));
         }
         if let Some(ended) = self.ended {
-            report(&self.reports, ended);
+            self.reports.send(ended);
         }
     }
 
