@@ -17,6 +17,8 @@ use crate::supervise::{Attendant, Job, Order, Report, terminal};
 
 /// How often the lease is looked at, for the supervisor.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long the store is told about a hold that is over anyway.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a stop of this process may take to arrive. A group that no shell watches never stops.
 const STOP: Duration = Duration::from_millis(100);
 
@@ -28,7 +30,10 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
     let exit = under_lock(&client, &task, &mut signals).await;
-    client.close().await;
+    // What a lost hold leaves behind ends by itself, about now.
+    let lost = matches!(exit, Ok(Exit::Lost));
+    let patience = if lost { FAREWELL } else { Duration::MAX };
+    let _ = timeout(patience, client.close()).await;
     exit
 }
 
@@ -89,8 +94,13 @@ async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>
 
 /// Gives the lock back, to the command's descendants where they keep it, and has the last word.
 async fn give_back(guard: MutexGuard, exit: Exit, lost: bool) -> Exit {
+    if lost {
+        // The command has ended, so others may have the lock at once; but not at any price.
+        let left = guard.lease().remaining().min(FAREWELL);
+        let _ = timeout(left, guard.hand_over()).await;
+        return Exit::Lost;
+    }
     match guard.hand_over().await {
-        _ if lost => Exit::Lost,
         Ok(_) => exit,
         Err(Error::Lost(reason)) => {
             complain(&format!("the hold was lost: {reason}"));
