@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod exit;
 mod output;
+mod signals;
 mod supervise;
 
 use std::process::ExitCode;

@@ -2,7 +2,6 @@
 
 mod ls;
 mod run;
-mod signals;
 mod status;
 mod unlock;
 mod waiting;

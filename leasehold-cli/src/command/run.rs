@@ -8,11 +8,11 @@ use leasehold::{Client, Error, LeaseState, Mutex, MutexGuard};
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::signals::{Caught, Signals};
 use super::{Failure, connect, waiting};
 use crate::config::{Lease, Patience, Place, Run, without_password};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
+use crate::signals::{Caught, Signals};
 use crate::supervise::{Attendant, Job, Order, Report, terminal};
 
 /// How often the lease is looked at, for the supervisor.

@@ -21,6 +21,7 @@ use super::{clock, link};
 use crate::cli;
 use crate::exit::Exit;
 use crate::output;
+use crate::signals::catch;
 
 /// How long before the end of the lease everything is killed; half the grace if that is less.
 const LEAD: u64 = 500;
@@ -48,14 +49,15 @@ pub(crate) fn work(args: cli::Supervise) -> Exit {
 }
 
 async fn supervise(args: cli::Supervise) -> io::Result<()> {
-    // A service manager may signal everybody; we must outlive the command. What is caught is
-    // back at its default in the command, which an ignored signal would not be.
-    let _caught = [
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-        signal(SignalKind::quit())?,
-    ];
+    // A service manager may signal everybody; we must outlive the command.
+    let _caught = catch(&[
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ])?;
     let mut children = signal(SignalKind::child())?;
     // Started by way of /proc, we would be called "exe".
     let _ = rustix::thread::set_name(c"leasehold");

@@ -1,4 +1,4 @@
-//! The signals that `run` does not die of.
+//! The signals that `run` and its supervisor do not die of.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,21 +19,15 @@ const PASSED: [SignalKind; 7] = [
 
 /// The signals that reach this process, from the moment that this is made.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     passed: Vec<(i32, Signal)>,
     continued: Signal,
 }
 
 impl Signals {
-    /// What this process was told to ignore, as by nohup(1), stays ignored, also for the command.
-    pub(super) fn listen() -> io::Result<Self> {
-        let ignored = ignored();
-        let passed = PASSED
-            .into_iter()
-            .map(|kind| (kind.as_raw_value(), kind))
-            .filter(|(number, _)| ignored & (1 << (number - 1)) == 0)
-            .map(|(number, kind)| Ok((number, signal(kind)?)))
-            .collect::<io::Result<_>>()?;
+    /// Catches what is not ignored.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let passed = catch(&PASSED)?;
         let sigcont = rustix::process::Signal::CONT.as_raw();
         Ok(Self {
             passed,
@@ -42,7 +36,7 @@ impl Signals {
     }
 
     /// What arrives next. Cancel safe.
-    pub(super) async fn next(&mut self) -> Caught {
+    pub(crate) async fn next(&mut self) -> Caught {
         poll_fn(|cx| {
             // First, so that a command is continued before it gets what came meanwhile.
             if self.continued.poll_recv(cx).is_ready() {
@@ -59,12 +53,12 @@ impl Signals {
     }
 
     /// Returns when this process was stopped and goes on. Cancel safe.
-    pub(super) async fn continued(&mut self) {
+    pub(crate) async fn continued(&mut self) {
         self.continued.recv().await;
     }
 
     /// The next signal that asks this process to end. Cancel safe.
-    pub(super) async fn end(&mut self) -> i32 {
+    pub(crate) async fn end(&mut self) -> i32 {
         let harmless = SignalKind::window_change().as_raw_value();
         loop {
             match self.next().await {
@@ -77,11 +71,25 @@ impl Signals {
 
 /// What arrived.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Caught {
+pub(crate) enum Caught {
     /// We were stopped, and go on.
     Continued,
     /// A signal for the command.
     Passed(i32),
+}
+
+/// Catches these signals, each with its number.
+///
+/// What this process was told to ignore, as by nohup(1), stays ignored, also for the command: what
+/// is caught would be back at its default there.
+pub(crate) fn catch(kinds: &[SignalKind]) -> io::Result<Vec<(i32, Signal)>> {
+    let ignored = ignored();
+    kinds
+        .iter()
+        .map(|kind| (kind.as_raw_value(), *kind))
+        .filter(|(number, _)| ignored & (1 << (number - 1)) == 0)
+        .map(|(number, kind)| Ok((number, signal(kind)?)))
+        .collect()
 }
 
 /// The set of ignored signals, bit n - 1 for signal n.
