@@ -1,5 +1,11 @@
 //! The Redis store against real servers, each test with one of its own.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of these tests are tests, too"
+)]
+
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
