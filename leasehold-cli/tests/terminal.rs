@@ -158,7 +158,10 @@ fn a_waiter_shows_who_holds_and_clears_the_line() {
     let hold = place.read("hold");
     let terminal = Terminal::open(&place, "$LEASEHOLD run job -- echo got it");
     let line = terminal.shows(" left");
-    assert!(line.contains(&format!("waiting for job: held by {hold}")), "{line:?}");
+    assert!(
+        line.contains(&format!("waiting for job: held by {hold}")),
+        "{line:?}"
+    );
     holder.signal("TERM");
     let rest = terminal.shows("got it");
     assert!(rest.contains("\r\x1b[K"), "{rest:?}");
