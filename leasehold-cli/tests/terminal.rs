@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use support::{Done, Place, Running, eventually};
+use support::{Done, Place, Running, eventually, in_time};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -56,7 +56,7 @@ impl Terminal {
     /// Waits for `text`, and forgets what came up to it.
     fn shows(&self, text: &str) -> String {
         let mut seen = String::new();
-        eventually(&format!("{text:?} on {:?}", self.screen), || {
+        let shown = in_time(|| {
             let mut screen = self.screen.lock().unwrap();
             let Some(at) = screen.find(text) else {
                 return false;
@@ -64,6 +64,7 @@ impl Terminal {
             seen = screen.drain(..at + text.len()).collect();
             true
         });
+        assert!(shown, "no {text:?} on {:?}", self.screen.lock().unwrap());
         seen
     }
 
@@ -135,18 +136,18 @@ fn a_job_in_the_background_leaves_the_terminal_to_the_shell() {
     let mut terminal = Terminal::shell(&place);
     terminal.type_in("$LEASEHOLD run job -- cat &\n");
     eventually("the hold", || !place.is_free("job"));
-    terminal.type_in("echo st''ill\n");
-    terminal.shows("still\r\n");
     // cat wants to read, so the job stops; brought to the front, it reads.
     terminal.shows("is not renewed meanwhile and ends in");
-    terminal.type_in("fg; echo 'fi'nal $?\n");
+    terminal.type_in("echo st''ill\n");
+    terminal.shows("still\r\n");
+    terminal.type_in("fg\n");
     terminal.type_in("hello\n");
     terminal.shows("hello\r\n");
     terminal.shows("hello\r\n");
     terminal.type_in(INTERRUPT);
+    eventually("the end of the hold", || place.is_free("job"));
     terminal.type_in("echo 'ne'xt\n");
     terminal.shows("next\r\n");
-    assert!(place.is_free("job"));
     terminal.type_in("exit 0\n");
     terminal.done();
 }
@@ -158,7 +159,10 @@ fn a_waiter_shows_who_holds_and_clears_the_line() {
     let hold = place.read("hold");
     let terminal = Terminal::open(&place, "$LEASEHOLD run job -- echo got it");
     let line = terminal.shows(" left");
-    assert!(line.contains(&format!("waiting for job: held by {hold}")), "{line:?}");
+    assert!(
+        line.contains(&format!("waiting for job: held by {hold}")),
+        "{line:?}"
+    );
     holder.signal("TERM");
     let rest = terminal.shows("got it");
     assert!(rest.contains("\r\x1b[K"), "{rest:?}");

@@ -15,16 +15,24 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds.
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(in_time(condition), "in vain: {what}");
+}
+
+/// Whether `condition` holds in time.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test waits for other processes"
 )]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn in_time(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }
 
 /// How long `work` takes.
