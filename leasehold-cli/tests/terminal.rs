@@ -34,7 +34,7 @@ impl Terminal {
             let mut some = [0; 4096];
             while let Ok(length @ 1..) = output.read(&mut some) {
                 let text = String::from_utf8_lossy(&some[..length]);
-                written.lock().unwrap().push_str(&text);
+                written.lock().expect("no panic").push_str(&text);
             }
         });
         Self { running, screen }
@@ -57,14 +57,18 @@ impl Terminal {
     fn shows(&self, text: &str) -> String {
         let mut seen = String::new();
         let shown = in_time(|| {
-            let mut screen = self.screen.lock().unwrap();
+            let mut screen = self.screen.lock().expect("no panic");
             let Some(at) = screen.find(text) else {
                 return false;
             };
             seen = screen.drain(..at + text.len()).collect();
             true
         });
-        assert!(shown, "no {text:?} on {:?}", self.screen.lock().unwrap());
+        assert!(
+            shown,
+            "no {text:?} on {:?}",
+            self.screen.lock().expect("no panic")
+        );
         seen
     }
 
@@ -150,6 +154,28 @@ fn a_job_in_the_background_leaves_the_terminal_to_the_shell() {
     terminal.shows("next\r\n");
     terminal.type_in("exit 0\n");
     terminal.done();
+}
+
+#[test]
+fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
+    let place = Place::local();
+    let run = "true | $LEASEHOLD run job -- sh -c 'read line < /dev/tty; echo got $line'";
+    let mut terminal = Terminal::open(&place, run);
+    terminal.type_in("hello\n");
+    terminal.shows("got hello\r\n");
+    assert_eq!(terminal.done().code, 0);
+}
+
+#[test]
+fn a_pager_behind_the_command_keeps_the_terminal() {
+    let place = Place::local();
+    let run =
+        "$LEASEHOLD run job -- sh -c 'echo text' | sh -c 'cat; read key < /dev/tty; echo key $key'";
+    let mut terminal = Terminal::open(&place, run);
+    terminal.shows("text\r\n");
+    terminal.type_in("q\n");
+    terminal.shows("key q\r\n");
+    assert_eq!(terminal.done().code, 0);
 }
 
 #[test]
