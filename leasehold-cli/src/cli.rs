@@ -62,7 +62,7 @@ before it ends; also when leasehold itself hangs or is killed. Descendants that 
 command has ended by itself are left alone. On this machine they keep the lock until they end, as
 with flock(1), and leasehold is silent about it; on a server they do not.
 
-Times are written as 500ms, 10s, 5m, 1h 30m.";
+Times are written as 500ms, 10s, 5m, 1h 30m. Exit codes: see leasehold --help.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
