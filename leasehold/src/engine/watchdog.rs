@@ -106,8 +106,16 @@ impl Schedule {
 }
 
 /// The watchdog's task.
-pub(crate) async fn watch(shared: Arc<Shared>) {
-    let _ended = Ended(Arc::clone(&shared));
+pub(crate) fn watch(shared: Arc<Shared>) -> impl Future<Output = ()> + Send {
+    // Made before the first poll: a runtime may end without having run the task at all.
+    let ended = Ended(Arc::clone(&shared));
+    async move {
+        let _ended = ended;
+        run(shared).await;
+    }
+}
+
+async fn run(shared: Arc<Shared>) {
     let mut resets = shared.hub.resets();
     let mut batches = JoinSet::new();
     loop {
