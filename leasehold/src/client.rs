@@ -140,6 +140,8 @@ impl Client {
         let outstanding = shared.watchdog.holds();
         for hold in &outstanding {
             shared.watchdog.forget(hold);
+            // On this machine, a hold with its file would not end with its lease.
+            hold.claim.settle();
         }
         let _ = shared
             .clock
