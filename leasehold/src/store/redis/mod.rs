@@ -5,6 +5,7 @@
 //! decodes and matches replies to commands: no command is ever sent twice by itself.
 
 mod backoff;
+mod desk;
 mod dial;
 mod error;
 mod node;

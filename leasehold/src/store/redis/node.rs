@@ -254,12 +254,15 @@ impl Supervisor {
             tracing::warn!(server = %self.endpoint, "lost the connection");
             let lost = format!("the connection to {} was lost", self.endpoint);
             state.send_replace(State::Down(Error::unavailable(lost)));
+            let mut told = false;
             let (connection, peer) = loop {
                 backoff.pause().await;
                 match self.endpoint.dial(None, greet).await {
                     Ok(dialled) => break dialled,
                     Err(error) => {
-                        tracing::debug!(server = %self.endpoint, %error, "cannot connect");
+                        if !std::mem::replace(&mut told, true) {
+                            tracing::warn!(server = %self.endpoint, %error, "cannot connect, trying on");
+                        }
                         state.send_replace(State::Down(error));
                     }
                 }

@@ -1,6 +1,6 @@
 //! The supervisor of the subscriptions: one connection for the channels that are listened to.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
 use super::backoff::Backoff;
+use super::desk::{Desk, Order, Standing};
 use super::dial::{Connection, Endpoint};
 use super::error;
 use super::node::text;
 use crate::error::Result;
 use crate::model::Moment;
-use crate::store::{Clock, Event, Events};
+use crate::store::{Clock, Events};
 
 /// So many commands are out at a time, so that many channels cost few round trips.
 const ABREAST: usize = 64;
@@ -31,12 +32,6 @@ pub(super) struct PubSub {
     _supervisor: JoinSet<()>,
 }
 
-#[derive(Debug)]
-enum Order {
-    Listen(String),
-    Unlisten(String),
-}
-
 impl PubSub {
     /// Starts the task. It connects when something is first listened to.
     pub(super) fn start(endpoint: Arc<Endpoint>, limit: Duration, events: Arc<dyn Events>) -> Self {
@@ -45,11 +40,7 @@ impl PubSub {
             endpoint,
             limit,
             orders,
-            desk: Desk {
-                events,
-                channels: HashMap::new(),
-                dirty: VecDeque::new(),
-            },
+            desk: Desk::new(events),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(supervisor.run());
@@ -65,117 +56,6 @@ impl PubSub {
 
     pub(super) fn unlisten(&self, channel: &str) {
         let _ = self.orders.send(Order::Unlisten(channel.to_owned()));
-    }
-}
-
-/// What is wanted of each channel, and how it stands on the present connection.
-struct Desk {
-    events: Arc<dyn Events>,
-    channels: HashMap<String, Channel>,
-    /// Channels that may not stand as they are wanted.
-    dirty: VecDeque<String>,
-}
-
-#[derive(Debug)]
-struct Channel {
-    wanted: bool,
-    standing: Standing,
-    /// Whether whoever listens now was told that it is live.
-    live: bool,
-}
-
-/// How a channel stands at the server. One command for it is out at a time, so that commands
-/// and their confirmations cannot overtake each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
-    Off,
-    Moving,
-    On,
-}
-
-impl Desk {
-    fn take(&mut self, order: Order) {
-        let (Order::Listen(name) | Order::Unlisten(name)) = &order;
-        let channel = self.channels.entry(name.clone()).or_insert(Channel {
-            wanted: false,
-            standing: Standing::Off,
-            live: false,
-        });
-        channel.wanted = matches!(order, Order::Listen(_));
-        channel.live = false;
-        self.settle(name);
-    }
-
-    /// The server confirmed how a channel stands.
-    fn stands(&mut self, name: &str, standing: Standing) {
-        if let Some(channel) = self.channels.get_mut(name) {
-            channel.standing = standing;
-            self.settle(name);
-        }
-    }
-
-    /// Tells the listener if the channel stands as wanted; else something is to be done.
-    fn settle(&mut self, name: &str) {
-        let Some(channel) = self.channels.get_mut(name) else {
-            return;
-        };
-        match (channel.wanted, channel.standing) {
-            (true, Standing::On) => {
-                if !std::mem::replace(&mut channel.live, true) {
-                    self.events.heard(Event::Live(name));
-                }
-            }
-            (false, Standing::Off) => {
-                self.channels.remove(name);
-            }
-            (_, Standing::Moving) => {}
-            (true, Standing::Off) | (false, Standing::On) => self.dirty.push_back(name.to_owned()),
-        }
-    }
-
-    /// The next channel to be moved, and whether to subscribe it.
-    fn next(&mut self) -> Option<(String, bool)> {
-        while let Some(name) = self.dirty.pop_front() {
-            let Some(channel) = self.channels.get_mut(&name) else {
-                continue;
-            };
-            let subscribed = match channel.standing {
-                Standing::Off => false,
-                Standing::On => true,
-                Standing::Moving => continue,
-            };
-            if channel.wanted != subscribed {
-                channel.standing = Standing::Moving;
-                return Some((name, channel.wanted));
-            }
-        }
-        None
-    }
-
-    fn message(&self, channel: &str) {
-        if self
-            .channels
-            .get(channel)
-            .is_some_and(|channel| channel.wanted)
-        {
-            self.events.heard(Event::Message(channel));
-        }
-    }
-
-    /// The connection is gone, and every subscription with it.
-    fn lost(&mut self) {
-        self.channels.retain(|_, channel| channel.wanted);
-        self.dirty = self.channels.keys().cloned().collect();
-        for (name, channel) in &mut self.channels {
-            channel.standing = Standing::Off;
-            if std::mem::replace(&mut channel.live, false) {
-                self.events.heard(Event::Gap(name));
-            }
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.channels.values().any(|channel| channel.wanted)
     }
 }
 
@@ -270,7 +150,7 @@ impl Session {
         let now = Clock::Boot.now();
         if now >= self.retry {
             self.retry = Moment::NEVER;
-            desk.dirty.extend(self.refused.drain());
+            desk.retry(self.refused.drain());
         }
         if !self.beat.1 && now >= self.heard.after(BEAT) {
             self.beat = (self.beat.0 + 1, true);
@@ -291,10 +171,7 @@ impl Session {
         self.heard = Clock::Boot.now();
         if let (Value::ServerError(refused), Question::Subscribe(name)) = (&reply, &answer.to) {
             self.refuse(name, refused);
-            // Not by way of `stands`: it is asked again later, not now.
-            if let Some(channel) = desk.channels.get_mut(name) {
-                channel.standing = Standing::Off;
-            }
+            desk.refused(name);
             return Ok(());
         }
         match (&answer.to, confirmed(&reply)) {
@@ -376,6 +253,7 @@ impl Supervisor {
             if again {
                 backoff.pause().await;
             }
+            let mut told = false;
             loop {
                 let (sender, pushes) = mpsc::unbounded_channel();
                 match endpoint.dial(Some(sender), greet).await {
@@ -383,7 +261,10 @@ impl Supervisor {
                         backoff.connected();
                         return Session::new(connection, pushes, *limit);
                     }
-                    Err(error) => tracing::debug!(server = %endpoint, %error, "cannot connect"),
+                    Err(error) if !std::mem::replace(&mut told, true) => {
+                        tracing::warn!(server = %endpoint, %error, "cannot connect for wake-ups, trying on");
+                    }
+                    Err(_) => {}
                 }
                 backoff.pause().await;
             }
