@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::hub::{Listening, Woken};
 use super::queue::Turn;
+use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
 use crate::error::{Error, Refusal, Result};
@@ -63,6 +64,8 @@ struct Acquisition<'a> {
     patience: Patience,
     limit: Moment,
     claim: Option<Claim>,
+    /// While a request is out. Dropped after the claim was left to the reaper.
+    asking: Option<Asking>,
     /// Since when every answer is missing.
     failing: Option<Moment>,
     pause: Duration,
@@ -83,13 +86,15 @@ impl<'a> Acquisition<'a> {
             Patience::For(wait) => now.after(wait),
             Patience::Outage(_) => Moment::NEVER,
         };
-        let (claim, failing, pause, tries) = (None, None, FIRST_PAUSE, 0);
+        let (claim, asking, failing) = (None, None, None);
+        let (pause, tries) = (FIRST_PAUSE, 0);
         Self {
             core,
             request,
             patience,
             limit,
             claim,
+            asking,
             failing,
             pause,
             tries,
@@ -145,9 +150,14 @@ impl<'a> Acquisition<'a> {
             listening.mark();
         }
         let until = self.until();
+        self.asking = Some(self.core.debts.asking());
         let claim = self.claim()?;
         let asked = shared.clock.now();
-        match claim.acquire(&shared.store, until).await {
+        let answer = claim.acquire(&shared.store, until).await;
+        if claim.flight.unanswered().is_none() {
+            self.asking = None;
+        }
+        match answer {
             Outcome::Done(Acquired::Held) => {
                 let held = self.granted(asked);
                 if let (Attempt::Held(hold), Some(seat)) = (&held, seat) {
