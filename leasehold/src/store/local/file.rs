@@ -247,6 +247,7 @@ async fn lock(file: File) -> io::Result<File> {
 
 /// Tries again and again, since a thread that sleeps in the kernel for a lock cannot be called
 /// off, and a runtime that ends would wait for it.
+#[expect(clippy::disallowed_methods, reason = "this thread is there to sleep")]
 fn lock_while(file: File, asked: &Weak<()>) -> io::Result<File> {
     let mut pause = FIRST_PAUSE;
     loop {

@@ -340,8 +340,10 @@ impl Inner {
         }
         // A dead holder's file is what tells that its hold is over: first free the holds.
         let files = self.files().unwrap_or_default();
-        let names = files.iter().filter_map(|path| path.file_name()?.to_str());
-        let all = names.fold(true, |all, file| self.look_at(file) && all);
+        let mut all = true;
+        for file in files.iter().filter_map(|path| path.file_name()?.to_str()) {
+            all &= self.look_at(file);
+        }
         if all {
             for path in stale {
                 let _ = fs::remove_file(path);
