@@ -278,7 +278,6 @@ fn located(path: &Path, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::state::Value;
 
     fn entered(path: &Path) -> Session {
         match Session::try_enter(path, true).unwrap() {
@@ -289,7 +288,7 @@ mod tests {
 
     fn some(session: &Session, boot: &str) -> Record {
         let mut record = session.record(boot).unwrap();
-        record.state.put("key", Value::Text("text".to_owned()));
+        record.state.set_field("key", "field", 1).unwrap();
         record
     }
 
