@@ -121,6 +121,28 @@ async fn a_holder_that_stood_still_past_its_lease_says_lost_first() {
 }
 
 #[tokio::test]
+async fn a_lease_counts_from_before_its_request() {
+    let store = Backend::start(Kind::Redis).await;
+    let Backend::Redis(server) = &store else {
+        unreachable!("it was asked for");
+    };
+    let client = store.client().await;
+    let (ttl, silence) = (Duration::from_secs(20), Duration::from_secs(1));
+    server.pause();
+    let mutex = client.mutex("m").fixed_lease(ttl);
+    let (guard, ()) = tokio::join!(mutex.lock(), async {
+        sleep(silence).await;
+        server.resume();
+    });
+    // The server counts from when it ran the request, the holder from when it asked.
+    let guard = guard.unwrap();
+    let left = guard.lease().remaining();
+    assert!(left <= ttl - silence - ttl / 100, "{left:?}");
+    assert!(mutex.remaining().await.unwrap().unwrap() > ttl - silence);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_holder_that_stands_still_on_one_machine_keeps_the_lock() {
     let store = Backend::start(Kind::Local).await;
     let url = store.url().unwrap();

@@ -239,6 +239,49 @@ async fn a_waiter_hears_a_foreign_release() {
 }
 
 #[tokio::test]
+async fn an_announcement_is_a_hint_and_no_grant() {
+    let bench = Bench::new().await;
+    let server = &bench.server;
+    let guard = bench.client.mutex("foo").lock().await.unwrap();
+    let other = Client::connect(&server.url()).await.unwrap();
+    let mutex = other.mutex("foo");
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    leasehold_test::eventually("it listens", async || {
+        let told: (String, u64) = server.query(&["PUBSUB", "NUMSUB", CHANNEL]).await;
+        told.1 == 1
+    })
+    .await;
+    for (woken, payload) in ["0", "1", "", "x", "\u{1F512}", "-9223372036854775808"]
+        .iter()
+        .enumerate()
+    {
+        server.query::<u64>(&["PUBLISH", CHANNEL, payload]).await;
+        leasehold_test::eventually("it is woken", async || {
+            testing::stats(&other).woken_by_message > woken as u64
+        })
+        .await;
+        assert!(!waiter.is_finished());
+        bench.holds(guard.hold_id().as_str(), "1", 30_000).await;
+    }
+    guard.release().await.unwrap();
+    let guard = leasehold_test::within("the waiter", waiter).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_forgot_is_no_busy_lock() {
+    let bench = Bench::new().await;
+    let mutex = bench.client.mutex("foo");
+    for _ in 0..3 {
+        bench.server.query::<()>(&["SCRIPT", "FLUSH"]).await;
+        let guard = mutex.try_lock().await.unwrap().unwrap();
+        bench.server.query::<()>(&["SCRIPT", "FLUSH"]).await;
+        guard.release().await.unwrap();
+        bench.is_empty().await;
+    }
+}
+
+#[tokio::test]
 async fn a_lock_without_a_ttl_is_held_and_its_time_is_unknown() {
     let bench = Bench::new().await;
     bench.server.query::<u64>(&["HSET", "foo", A, "3"]).await;

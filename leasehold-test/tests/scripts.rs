@@ -197,6 +197,23 @@ async fn a_replica_answers_no_script_whatever_is_under_the_key() {
     }
 }
 
+#[test]
+fn a_lock_is_deleted_before_that_is_announced() {
+    let mut announcing = 0;
+    for (name, text) in testing::scripts() {
+        let (head, body) = parts(text);
+        let Some((_, after)) = head.split_once("PUBLISH or SPUBLISH") else {
+            continue;
+        };
+        assert!(after.contains("reply"), "{name}");
+        let deleted = body.find("redis.call('del', KEYS[1])").unwrap();
+        let announced = body.find(", '0')").unwrap();
+        assert!(deleted < announced, "{name}");
+        announcing += 1;
+    }
+    assert_eq!(announcing, 2);
+}
+
 #[tokio::test]
 async fn every_script_loads_on_a_server_under_its_digest() {
     let server = Server::start().await;

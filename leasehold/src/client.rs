@@ -150,7 +150,7 @@ impl Client {
         let tally = self.core.debts.tally();
         CloseReport {
             released: tally.released,
-            unreleased: tally.owed + tally.abandoned,
+            unreleased: tally.owed + tally.asking + tally.abandoned,
             outstanding: outstanding.len(),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::hub::{Listening, Woken};
 use super::queue::{Turn, Word};
+use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
 use crate::error::{Error, Refusal, Result};
@@ -68,6 +69,8 @@ struct Acquisition<'a> {
     patience: Patience,
     limit: Moment,
     claim: Option<Claim>,
+    /// While a request is out. Dropped after the claim was left to the reaper.
+    asking: Option<Asking>,
     /// Since when every answer is missing.
     failing: Option<Moment>,
     pause: Duration,
@@ -88,13 +91,15 @@ impl<'a> Acquisition<'a> {
             Patience::For(wait) => now.after(wait),
             Patience::Outage(_) => Moment::NEVER,
         };
-        let (claim, failing, pause, tries) = (None, None, FIRST_PAUSE, 0);
+        let (claim, asking, failing) = (None, None, None);
+        let (pause, tries) = (FIRST_PAUSE, 0);
         Self {
             core,
             request,
             patience,
             limit,
             claim,
+            asking,
             failing,
             pause,
             tries,
@@ -148,6 +153,7 @@ impl<'a> Acquisition<'a> {
         let core = Arc::clone(self.core);
         let (store, clock) = (&core.shared.store, core.shared.clock);
         let until = self.until();
+        self.asking = Some(self.core.debts.asking());
         let claim = self.claim()?;
         let asked = clock.now();
         if let Some(turn) = turn.as_deref_mut() {
@@ -157,6 +163,9 @@ impl<'a> Acquisition<'a> {
             }
         }
         let outcome = claim.acquire(store, until).await;
+        if claim.flight.unanswered().is_none() {
+            self.asking = None;
+        }
         if let (Some(turn), Outcome::Done(_)) = (turn.as_deref_mut(), &outcome) {
             turn.tell(Word::Answered);
         }

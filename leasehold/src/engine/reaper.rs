@@ -22,6 +22,8 @@ pub(crate) struct Debts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) owed: usize,
+    /// Requests for a lock that are out: if dropped, each becomes a debt.
+    pub(crate) asking: usize,
     pub(crate) released: usize,
     pub(crate) abandoned: usize,
 }
@@ -40,7 +42,23 @@ pub(crate) struct Owed {
     hold: Option<Arc<Hold>>,
 }
 
+/// A request for a lock that is out; over when dropped.
+#[derive(Debug)]
+pub(crate) struct Asking(Arc<watch::Sender<Tally>>);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.send_modify(|tally| tally.asking -= 1);
+    }
+}
+
 impl Debts {
+    /// Lets [`Debts::paid`] wait for a request that is about to be sent.
+    pub(crate) fn asking(&self) -> Asking {
+        self.owed.send_modify(|tally| tally.asking += 1);
+        Asking(Arc::clone(&self.owed))
+    }
+
     /// Leaves a hold that nobody will release.
     pub(crate) fn leave(&self, hold: &Arc<Hold>) {
         self.send(Debt::Hold(Arc::clone(hold)));
@@ -63,12 +81,12 @@ impl Debts {
         *self.owed.borrow()
     }
 
-    /// Returns when nothing is owed.
+    /// Returns when nothing is owed, nor can come to be.
     pub(crate) async fn paid(&self) {
         let _ = self
             .owed
             .subscribe()
-            .wait_for(|tally| tally.owed == 0)
+            .wait_for(|tally| tally.owed == 0 && tally.asking == 0)
             .await;
     }
 
