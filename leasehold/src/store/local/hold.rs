@@ -308,3 +308,109 @@ pub(super) fn failed(what: &str, error: io::Error) -> Error {
         outcome_unknown: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ClientId;
+    use std::time::Duration;
+
+    const KEY: &str = "name";
+    const TTL: u64 = 30_000;
+
+    fn at(mono_ms: u64) -> Now {
+        Now {
+            mono_ms,
+            epoch_ms: 0,
+        }
+    }
+
+    /// A hold taken at zero, with its file.
+    fn held(holds: &Holds, max_hold: Option<Duration>) -> (State, HoldId, HoldFile) {
+        let hold = ClientId::random().hold(1);
+        let ttl = Ttl::DEFAULT;
+        let file = holds
+            .bind(&hold, LeaseTerm::Renewed { ttl, max_hold })
+            .unwrap();
+        let mut state = State::default();
+        state.set_field(KEY, hold.as_str(), 1).unwrap();
+        state.prolong(KEY, TTL, 0);
+        (state, hold, file)
+    }
+
+    fn directory() -> (tempfile::TempDir, Holds) {
+        let dir = tempfile::tempdir().unwrap();
+        let holds = Holds::new(dir.path().to_owned());
+        (dir, holds)
+    }
+
+    #[test]
+    fn a_living_holder_keeps_a_renewed_lease_without_renewing_it() {
+        let (_dir, holds) = directory();
+        let (mut state, _, file) = held(&holds, None);
+        assert!(holds.reclaim(&mut state, at(TTL * 5)).is_empty());
+        assert_eq!(state.pttl(KEY, TTL * 5), 30_000);
+        drop(file);
+    }
+
+    #[test]
+    fn a_lease_with_a_longest_hold_is_the_holders_to_renew() {
+        let (_dir, holds) = directory();
+        let (mut state, _, file) = held(&holds, Some(Duration::from_secs(60)));
+        assert!(holds.reclaim(&mut state, at(TTL)).is_empty());
+        assert!(state.is_empty());
+        drop(file);
+    }
+
+    #[test]
+    fn what_a_dead_holder_had_is_freed_and_announced() {
+        let (_dir, holds) = directory();
+        let (mut state, hold, file) = held(&holds, None);
+        drop(file);
+        assert_eq!(holds.stale().unwrap(), [holds.path(&hold)]);
+        assert_eq!(holds.reclaim(&mut state, at(1)), [hold]);
+        assert!(state.is_empty());
+        assert_eq!(state.take_outbox().len(), 1);
+    }
+
+    #[test]
+    fn a_detached_hold_lives_by_its_ttl_alone() {
+        let (_dir, holds) = directory();
+        let (mut state, _, file) = held(&holds, None);
+        file.remove();
+        file.remove();
+        assert!(holds.reclaim(&mut state, at(TTL - 1)).is_empty());
+        assert_eq!(state.pttl(KEY, TTL - 1), 1);
+        holds.reclaim(&mut state, at(TTL));
+        assert!(state.is_empty());
+    }
+
+    #[test]
+    fn a_hold_that_changes_hands_is_not_taken_for_a_dead_one() {
+        let (_dir, holds) = directory();
+        let (mut state, hold, file) = held(&holds, None);
+        let yielding = Bond {
+            yielding: true,
+            ..file.bond
+        };
+        yielding.write(file.lock().as_ref().unwrap()).unwrap();
+        assert_eq!(holds.pulse(&hold), Pulse::Alive(yielding));
+        drop(file);
+        assert!(holds.reclaim(&mut state, at(1)).is_empty());
+        assert!(!state.is_empty());
+    }
+
+    #[test]
+    fn a_bond_reads_back() {
+        let (_dir, holds) = directory();
+        let path = holds.dir.join("file");
+        let file = File::create(&path).unwrap();
+        for renewed in [None, Some(150), Some(Ttl::LONGEST.as_secs() * 1000)] {
+            for yielding in [true, false] {
+                let bond = Bond { renewed, yielding };
+                bond.write(&file).unwrap();
+                assert_eq!(Bond::parse(&fs::read_to_string(&path).unwrap()), bond);
+            }
+        }
+    }
+}

@@ -12,6 +12,8 @@ use crate::op::state::Announcement;
 
 /// The longest announcement that is read; a longer name is found by looking.
 const LONGEST: usize = 1 << 16;
+/// After so many looks at a free lock its waiter is woken whatever was announced.
+const STALE: u32 = 10;
 /// How often another name is tried for a socket.
 const TRIES: usize = 10;
 
@@ -129,6 +131,9 @@ struct Look {
     generation: u64,
     free: bool,
     heard: u64,
+    /// How many looks in a row showed the same.
+    streak: u32,
+    /// An announcement came since the look before the first of them.
     told: bool,
 }
 
@@ -248,23 +253,25 @@ impl Listening {
 }
 
 impl Channel {
-    /// Whether the lock has been free for two looks and nobody said so: then nobody will. One
-    /// look is not enough, for the announcement may be on its way.
+    /// Whether a release may have been missed: the lock has been free for two looks, without an
+    /// announcement. One look is not enough, for that may be on its way. An announcement may have
+    /// been of an earlier release, so a lock that stays free is missed in the end.
     fn missed(&mut self, seen: Seen) -> bool {
         let Seen {
             generation, free, ..
         } = seen;
-        let before = self.last.filter(|last| last.generation == generation);
-        let before = before.filter(|last| last.free && free);
-        let told = before.is_some_and(|last| last.told || last.heard != self.heard);
-        let missed = before.is_some() && !told;
-        self.last = Some(Look {
+        let before = self.last;
+        let same = before.filter(|last| last.generation == generation && last.free);
+        let told = before.is_some_and(|last| last.heard != self.heard);
+        let look = Look {
             generation,
             free,
             heard: self.heard,
-            told: told || missed,
-        });
-        missed
+            streak: same.map_or(1, |last| last.streak.saturating_add(1)),
+            told: told || same.is_some_and(|last| last.told),
+        };
+        self.last = Some(look);
+        free && (look.streak == STALE || (look.streak == 2 && !look.told))
     }
 }
 
@@ -311,6 +318,13 @@ mod tests {
         assert!(all.heard("channel"));
         assert_eq!(all.looked(&wanted, seen(6, true)), News::Nothing);
         assert_eq!(all.looked(&wanted, seen(6, true)), News::Nothing);
+        assert_eq!(all.looked(&wanted, seen(7, false)), News::Nothing);
+        assert!(all.heard("channel"));
+        for _ in 1..STALE {
+            assert_eq!(all.looked(&wanted, seen(8, true)), News::Nothing);
+        }
+        let last = all.looked(&wanted, seen(8, true));
+        assert_eq!(last, News::Gap, "it may have been of an earlier release");
     }
 
     #[test]
