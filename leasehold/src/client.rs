@@ -140,6 +140,8 @@ impl Client {
         let outstanding = shared.watchdog.holds();
         for hold in &outstanding {
             shared.watchdog.forget(hold);
+            // On this machine, too, it now lives by its TTL alone.
+            hold.claim.settle();
         }
         let _ = shared
             .clock

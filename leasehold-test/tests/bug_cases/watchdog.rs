@@ -219,19 +219,19 @@ async fn wd_08_ten_thousand_holds_are_renewed_in_batches(backend: Backend) {
     };
     let client = backend.client().await;
     let ttl = Duration::from_secs(6);
-    let take = async |number: u32| {
-        client
-            .mutex(&format!("l{number}"))
-            .ttl(ttl)
-            .lock()
-            .await
-            .unwrap()
-    };
-    let mut guards = Vec::new();
-    for hundred in 0..100 {
-        let taken = (0..100).map(|one| take(hundred * 100 + one));
-        guards.extend(join_all(taken).await);
+    let mut takers = JoinSet::new();
+    for taker in 0..100 {
+        let client = client.clone();
+        takers.spawn(async move {
+            let mut guards = Vec::new();
+            for number in 0..100 {
+                let mutex = client.mutex(&format!("l{taker}:{number}")).ttl(ttl);
+                guards.push(mutex.lock().await.unwrap());
+            }
+            guards
+        });
     }
+    let guards: Vec<_> = takers.join_all().await.into_iter().flatten().collect();
     let before = (
         server.calls("evalsha").await,
         testing::stats(&client).renewal_batches,
@@ -247,29 +247,17 @@ async fn wd_08_ten_thousand_holds_are_renewed_in_batches(backend: Backend) {
             .all(|guard| guard.lease().state() == LeaseState::Held)
     );
     assert_eq!(server.query::<u32>(&["DBSIZE"]).await, 10_000);
-    let periods = 3 * 3 / 2 + 1;
-    assert!(
-        after.1 - before.1 >= 300,
-        "{before:?} {after:?}: not everything was renewed"
-    );
-    assert!(
-        after.0 - before.0 <= 100 * periods + 20,
-        "{before:?} {after:?}: too many commands"
-    );
+    // Four and a half periods: each hold is renewed four or five times, a hundred at a time, and
+    // a few batches are not full.
+    let (commands, batches) = (after.0 - before.0, after.1 - before.1);
+    assert!(batches >= 400, "{batches}: not everything was renewed");
+    assert!(commands <= 100 * 5 + 25, "{commands} commands");
     drop(guards);
     eventually("every lock is free", async || {
         server.query::<u32>(&["DBSIZE"]).await == 0
     })
     .await;
     assert_eq!(testing::stats(&client).watched, 0);
-}
-
-async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut all = Vec::new();
-    for future in futures {
-        all.push(future.await);
-    }
-    all
 }
 
 async fn wd_09_a_lease_stays_with_its_hold(backend: Backend) {

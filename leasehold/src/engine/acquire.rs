@@ -53,7 +53,11 @@ impl Core {
     ) -> Result<Option<Arc<Hold>>> {
         self.shared.life.check()?;
         let mut acquisition = Acquisition::new(self, request, patience);
-        self.shared.life.while_open(acquisition.run()).await
+        // Pinned here: passed by value, the future would be twice as large.
+        self.shared
+            .life
+            .while_open(std::pin::pin!(acquisition.run()))
+            .await
     }
 }
 
@@ -122,7 +126,8 @@ impl<'a> Acquisition<'a> {
         loop {
             let busy_until = match known_busy(turn.as_mut(), clock.now()) {
                 Some(until) => until,
-                None => match self.attempt(turn.as_mut()).await? {
+                // Boxed, so that the many who only stand in line stay small.
+                None => match Box::pin(self.attempt(turn.as_mut())).await? {
                     Attempt::Held(hold) => return Ok(Some(hold)),
                     Attempt::Busy(_) if matches!(self.patience, Patience::Once) => return Ok(None),
                     Attempt::Busy(until) => until,

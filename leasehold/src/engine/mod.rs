@@ -79,7 +79,7 @@ impl Core {
             limits,
             counts: Counts::default(),
         });
-        tokio::spawn(watchdog::watch(Arc::clone(&shared)));
+        watchdog::start(&shared);
         let debts = Reaper::start(Arc::clone(&shared));
         let (id, serial) = (ClientId::random(), AtomicU64::new(1));
         Arc::new(Self {

@@ -111,9 +111,14 @@ impl Schedule {
     }
 }
 
-/// The watchdog's task.
-pub(crate) async fn watch(shared: Arc<Shared>) {
-    let _ended = Ended(Arc::clone(&shared));
+/// Starts the watchdog's task.
+pub(crate) fn start(shared: &Arc<Shared>) {
+    // Made here: a runtime may end before it has polled the task even once.
+    tokio::spawn(watch(Ended(Arc::clone(shared))));
+}
+
+async fn watch(ended: Ended) {
+    let shared = &ended.0;
     let mut resets = shared.hub.resets();
     let mut batches = JoinSet::new();
     loop {
@@ -123,11 +128,11 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
             () = shared.clock.sleep_until(next), if next < Moment::NEVER => {}
             () = shared.watchdog.changed.notified() => {}
             Some(_) = batches.join_next() => {}
-            Ok(()) = resets.changed() => distrust_all(&shared),
+            Ok(()) = resets.changed() => distrust_all(shared),
         }
         let due = shared.watchdog.lock().take(shared.clock.now());
-        for batch in into_batches(&shared, due) {
-            batches.spawn(renew(Arc::clone(&shared), batch));
+        for batch in into_batches(shared, due) {
+            batches.spawn(renew(Arc::clone(shared), batch));
         }
     }
 }

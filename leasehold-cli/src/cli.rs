@@ -1,0 +1,178 @@
+//! What can be typed. Nothing is decided here.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Distributed locks on Redis, Valkey or this machine: flock(1) across hosts.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = crate::exit::TABLE)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// The store: redis://[user:password@]host[:port][/database], or local:[/directory].
+    ///
+    /// Without it, and without LEASEHOLD_URL, locks are those of this user on this machine, in
+    /// LEASEHOLD_DIR or a directory of the user. A store that is named and cannot be reached is an
+    /// error, never replaced by another. A password on a command line shows in ps: prefer
+    /// LEASEHOLD_URL.
+    #[arg(long, global = true, env = "LEASEHOLD_URL", hide_env_values = true)]
+    pub(crate) url: Option<String>,
+
+    /// Refuse to work on this machine only: without the URL of a server, exit with 64.
+    #[arg(long, global = true)]
+    pub(crate) require_distributed: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Take a lock, run a command, give the lock back.
+    #[command(after_long_help = RUN_NOTES)]
+    Run(Run),
+
+    /// Show who holds a lock. Exits with 0 when it is held, with 1 when it is free.
+    Status(Status),
+
+    /// List the locks that are held, in the order of their names.
+    Ls(Ls),
+
+    /// Break a lock, whoever holds it.
+    Unlock(Unlock),
+
+    /// The part of `run` that watches over the command.
+    #[command(name = "supervise", hide = true)]
+    Supervise(Supervise),
+}
+
+const RUN_NOTES: &str = "\
+The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold. A password in
+LEASEHOLD_URL is taken out of the environment that it sees. Signals are passed on to it; in a
+terminal it has the foreground.
+
+When the lease would end within the grace, the command and all its descendants get TERM, and KILL
+before it ends; also when leasehold itself hangs or is killed. Descendants that live on after the
+command has ended by itself are left alone. On this machine they keep the lock until they end, as
+with flock(1), and leasehold is silent about it; on a server they do not.
+
+Times are written as 500ms, 10s, 5m, 1h 30m.";
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// The command and its arguments, after a double hyphen.
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+
+    /// How long to wait for the lock. Default: for ever; then a server that does not answer for
+    /// 30s ends the wait.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: exit at once if somebody holds the lock.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
+    /// Take the lock for this time and do not renew it. The command is ended before it is over.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Option<Duration>,
+
+    /// The time that the lock outlives a crash; renewed every third of it. Default: 30s.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "lease")]
+    pub(crate) ttl: Option<Duration>,
+
+    /// What to take.
+    #[arg(long, value_enum, default_value_t = Kind::Mutex)]
+    pub(crate) kind: Kind,
+
+    /// Keep the lock until this long after it was taken, even if the command ends sooner: for
+    /// cron on hosts whose clocks differ. A signal cuts it short. Default: 0s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) min_hold: Option<Duration>,
+
+    /// How long the command has to end after TERM, before KILL. Less than half of the lease.
+    /// Default: a third of the lease, at most 5s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+
+    /// The exit code when the lock was not acquired. Default: 75.
+    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) conflict_exit_code: Option<u8>,
+}
+
+/// The kinds of lock that `run` can take.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// One hold at a time.
+    Mutex,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// One line of JSON: name, held, and if held: hold, count, remaining_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Which names: * stands for any text, ? for one character.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+
+    /// A JSON array of objects with name, hold, count, remaining_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Unlock {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// Yes, break it: its holder learns of it at its next renewal, so for a while two may work.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Said by `run` to itself; no part of the command's face.
+#[derive(Debug, Args)]
+pub(crate) struct Supervise {
+    /// When the lease ends: milliseconds on the clock since boot.
+    #[arg(long)]
+    pub(crate) deadline: u64,
+
+    /// Milliseconds between TERM and KILL.
+    #[arg(long)]
+    pub(crate) grace: u64,
+
+    /// The process group of `run`, if its standard input is the terminal.
+    #[arg(long)]
+    pub(crate) terminal_of: Option<i32>,
+
+    /// Whether that group has the terminal's foreground.
+    #[arg(long)]
+    pub(crate) foreground: bool,
+
+    /// Whether the command keeps the hold alive by a file.
+    #[arg(long)]
+    pub(crate) hold_file: bool,
+
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10s or 1m 30s"))
+}

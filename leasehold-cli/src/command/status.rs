@@ -1,0 +1,28 @@
+//! `leasehold status`.
+
+use leasehold::Client;
+use serde_json::json;
+
+use super::Failure;
+use crate::exit::Exit;
+use crate::output;
+
+pub(super) async fn status(client: &Client, name: &str, json: bool) -> Result<Exit, Failure> {
+    let found = client.mutex(name).status().await?;
+    let line = match (&found, json) {
+        (Some(status), true) => {
+            let mut value = output::json(status);
+            value["held"] = true.into();
+            value.to_string()
+        }
+        (None, true) => json!({ "name": name, "held": false }).to_string(),
+        (Some(status), false) => output::row(status),
+        (None, false) => format!("{}: free", output::escaped(name)),
+    };
+    output::say(&line)?;
+    Ok(if found.is_some() {
+        Exit::Success
+    } else {
+        Exit::Free
+    })
+}

@@ -1,0 +1,61 @@
+//! What a person sees while waiting for a lock.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use leasehold::Mutex;
+use rustix::process::getpgrp;
+use rustix::termios::{tcgetpgrp, tcgetwinsize};
+
+use crate::output;
+
+/// Back to the start of the line, and erase it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Shows who holds `mutex`, each second, until dropped.
+pub(super) async fn show(name: &str, mutex: &Mutex) -> Infallible {
+    if !io::stderr().is_terminal() {
+        return pending().await;
+    }
+    let name = output::escaped(name);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let line = Line;
+    loop {
+        let holder = match mutex.status().await {
+            Ok(Some(status)) => output::holder(&status),
+            Ok(None) => "it was just released".to_owned(),
+            Err(error) => output::escaped(&error.to_string()),
+        };
+        line.show(&format!("waiting for {name}: {holder}"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// A line on the terminal that goes away.
+struct Line;
+
+impl Line {
+    fn show(&self, text: &str) {
+        // In the background, the terminal belongs to others.
+        if tcgetpgrp(io::stderr()).is_ok_and(|front| front == getpgrp()) {
+            let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+            // A line that wraps could not be erased.
+            let text: String = text.chars().take(width.max(20) - 1).collect();
+            print(&format!("{CLEAR}{text}"));
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if tcgetpgrp(io::stderr()).is_ok_and(|front| front == getpgrp()) {
+            print(CLEAR);
+        }
+    }
+}
+
+fn print(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

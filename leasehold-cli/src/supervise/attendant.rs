@@ -1,0 +1,143 @@
+//! The side of `run`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::process::Stdio;
+use std::time::Duration;
+
+use leasehold::Lease;
+use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+use super::link::{Received, Sender};
+use super::processes::{descendants, signal_all};
+use super::wire::{Order, Report};
+use super::{clock, link, terminal};
+
+/// What is to be supervised.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) lease: &'a Lease,
+    pub(crate) grace: Duration,
+    pub(crate) hold_file: Option<File>,
+    /// What the command sees of its environment beyond ours; none takes a variable away.
+    pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
+}
+
+/// A running supervisor, as `run` sees it. When this process dies, the supervisor ends the command.
+#[derive(Debug)]
+pub(crate) struct Attendant {
+    child: Child,
+    reports: Received,
+    orders: Sender,
+    group: Option<Pid>,
+    told: u64,
+}
+
+impl Attendant {
+    /// Starts the supervisor, which starts the command.
+    pub(crate) fn start(job: Job<'_>) -> io::Result<Self> {
+        // If the supervisor is killed, the command becomes our child.
+        set_child_subreaper(Some(getpid()))?;
+        let (ours, theirs) = StdStream::pair()?;
+        let (stdin, stdout) = (io::stdin(), io::stdout());
+        let mut descriptors = vec![stdin.as_fd(), stdout.as_fd()];
+        descriptors.extend(job.hold_file.as_ref().map(AsFd::as_fd));
+        link::pass(&ours, &descriptors)?;
+
+        let deadline = deadline(job.lease);
+        // Not by its path: the file may have been replaced while we waited for the lock.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0("leasehold")
+            .arg("supervise")
+            .arg(format!("--deadline={deadline}"))
+            .arg(format!("--grace={}", clock::millis(job.grace).max(1)));
+        if let Some((group, foreground)) = terminal::standing() {
+            command.arg(format!("--terminal-of={}", group.as_raw_nonzero()));
+            command.args(foreground.then_some("--foreground"));
+        }
+        command.args(job.hold_file.is_some().then_some("--hold-file"));
+        for (name, value) in job.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command
+            .arg("--")
+            .args(job.command)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let (reports, orders) = link::split(ours)?;
+        Ok(Self {
+            child,
+            reports,
+            orders,
+            group: None,
+            told: deadline,
+        })
+    }
+
+    /// What the supervisor says next; none when it has ended. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Report> {
+        loop {
+            let line = self.reports.next_line().await.ok().flatten()?;
+            let Ok(report) = line.parse() else { continue };
+            if let Report::Started(pid) = report {
+                self.group = Pid::from_raw(pid);
+            }
+            return Some(report);
+        }
+    }
+
+    /// Tells the supervisor something. One that does not listen acts by the deadline it knows.
+    pub(crate) fn tell(&self, order: Order) -> bool {
+        self.orders.send(order)
+    }
+
+    /// Tells the supervisor if the lease has grown.
+    pub(crate) fn follow(&mut self, lease: &Lease) {
+        let deadline = deadline(lease);
+        // Less is only the clock's grain.
+        if deadline > self.told + 2 && self.tell(Order::Lease(deadline)) {
+            self.told = deadline;
+        }
+    }
+
+    /// Waits until the supervisor and its descriptors are gone.
+    pub(crate) async fn gone(mut self) {
+        let _ = self.child.wait().await;
+    }
+
+    /// Ends what a killed supervisor has left behind, as it would have done.
+    ///
+    /// Should this process have had other children before it became `run`, they end as well:
+    /// the command cannot be told from them, and must not outlive the lock.
+    pub(crate) async fn clean_up(self, grace: Duration) {
+        let group = self.group;
+        self.gone().await;
+        signal_all(group, Signal::TERM);
+        signal_all(group, Signal::CONT);
+        let mut left = grace;
+        let step = Duration::from_millis(10);
+        while !descendants().is_empty() && !left.is_zero() {
+            sleep(step).await;
+            left = left.saturating_sub(step);
+        }
+        signal_all(group, Signal::KILL);
+    }
+}
+
+/// When the lease ends, on the clock that both sides read. Never too late: the clock is read first.
+fn deadline(lease: &Lease) -> u64 {
+    let now = clock::now();
+    now.saturating_add(clock::millis(lease.remaining()))
+}

@@ -1,0 +1,311 @@
+//! Hold files: an OS lock that the kernel frees when the last process with it has ended.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::model::{HoldId, LeaseTerm, Name, Now, Ttl};
+use crate::op::mutex::Release;
+use crate::op::{Operation, State};
+
+/// How a hold file is called until it is locked.
+const UNFINISHED: &str = ".new";
+/// How often a hold file is made anew when a sweep takes it away before it is locked.
+const TRIES: usize = 100;
+
+/// The hold files of a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Holds {
+    dir: PathBuf,
+}
+
+/// The file whose OS lock keeps a hold alive.
+///
+/// Dropping it closes it and leaves it in its place, as the end of the process would: whoever
+/// looks next frees the hold.
+#[derive(Debug)]
+pub(crate) struct HoldFile {
+    path: PathBuf,
+    bond: Bond,
+    file: Mutex<Option<File>>,
+}
+
+/// What the OS lock means for the lease; stands in the hold file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Bond {
+    /// The TTL that a living holder is always given anew; none if the lease runs out by itself.
+    renewed: Option<u64>,
+    /// The OS lock changes hands at this moment: that nobody has it means nothing.
+    yielding: bool,
+}
+
+/// What a hold file tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pulse {
+    /// No file, or no telling: the TTL decides.
+    Unbound,
+    Alive(Bond),
+    Dead,
+}
+
+impl Holds {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Makes and locks the hold file.
+    pub(super) fn bind(&self, hold: &HoldId, term: LeaseTerm) -> Result<HoldFile> {
+        let bond = Bond::new(term);
+        let path = self.path(hold);
+        let file = self
+            .make(&path, bond)
+            .map_err(|error| failed("a hold file cannot be made", error))?;
+        Ok(HoldFile {
+            path,
+            bond,
+            file: Mutex::new(Some(file)),
+        })
+    }
+
+    /// Under its own name a hold file is locked from the first moment, so nobody takes it for
+    /// that of a dead holder.
+    fn make(&self, path: &Path, bond: Bond) -> io::Result<File> {
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(UNFINISHED);
+        for _ in 0..TRIES {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).mode(0o600);
+            let file = options.open(&unfinished)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                // A sweep looks at it.
+                Err(TryLockError::WouldBlock) => {
+                    std::thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            bond.write(&file)?;
+            match fs::rename(&unfinished, path) {
+                Ok(()) if is_at(&file, path) => return Ok(file),
+                // A sweep took it away before it was locked.
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::other("it is taken away again and again"))
+    }
+
+    /// Brings the state up to what the kernel knows of the holders, then up to `now`: prolongs
+    /// what living holders have, frees and announces what dead ones had, forgets what ran out.
+    ///
+    /// Returns the holds of the dead; their files are to be removed once the state is written.
+    pub(super) fn reclaim(&self, state: &mut State, now: Now) -> Vec<HoldId> {
+        let mut dead = vec![];
+        let keys: Vec<_> = state.names().map(str::to_owned).collect();
+        for key in keys {
+            let fields = state.hash(&key).unwrap_or_default();
+            for hold in fields.keys().filter_map(|field| field.parse().ok()) {
+                match self.pulse(&hold) {
+                    Pulse::Unbound => {}
+                    Pulse::Alive(bond) => bond.prolong(state, &key, now),
+                    Pulse::Dead => {
+                        free(state, &key, &hold, now);
+                        dead.push(hold);
+                    }
+                }
+            }
+        }
+        state.expire(now.mono_ms);
+        dead
+    }
+
+    /// Removes the hold file of a dead holder.
+    pub(super) fn remove(&self, hold: &HoldId) {
+        let _ = fs::remove_file(self.path(hold));
+    }
+
+    /// The files that nobody has locked: of dead holders, or left unfinished.
+    pub(super) fn stale(&self) -> io::Result<Vec<PathBuf>> {
+        let mut stale = vec![];
+        for entry in fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            if File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+                stale.push(path);
+            }
+        }
+        Ok(stale)
+    }
+
+    fn path(&self, hold: &HoldId) -> PathBuf {
+        self.dir.join(hold.as_str())
+    }
+
+    fn pulse(&self, hold: &HoldId) -> Pulse {
+        let Ok(mut file) = File::open(self.path(hold)) else {
+            return Pulse::Unbound;
+        };
+        // Shared, so that two who look never take each other for the holder.
+        let locked = file.try_lock_shared();
+        let mut text = String::new();
+        let _ = file.read_to_string(&mut text);
+        let bond = Bond::parse(&text);
+        match locked {
+            Err(TryLockError::WouldBlock) => Pulse::Alive(bond),
+            Ok(()) if !bond.yielding => Pulse::Dead,
+            Ok(()) | Err(TryLockError::Error(_)) => Pulse::Unbound,
+        }
+    }
+}
+
+/// Frees what a dead holder had, as its own release would.
+fn free(state: &mut State, key: &str, hold: &HoldId, now: Now) {
+    let Ok(name) = Name::new(key) else { return };
+    let release = Release {
+        name,
+        hold: hold.clone(),
+        leave: 0,
+        ttl: Ttl::DEFAULT,
+    };
+    if let Err(error) = release.apply(state, now) {
+        tracing::warn!(lock = key, %error, "what a dead holder had could not be freed");
+    }
+}
+
+impl HoldFile {
+    /// A copy of the descriptor, for a child process to inherit.
+    pub(crate) fn share(&self) -> Result<File> {
+        let file = self.lock();
+        let Some(file) = file.as_ref() else {
+            return Err(Error::unavailable("the hold file was given up"));
+        };
+        let copy = file
+            .try_clone()
+            .map_err(|error| failed("the hold file cannot be copied", error))?;
+        rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())
+            .map_err(|error| failed("the hold file cannot be inherited", error.into()))?;
+        Ok(copy)
+    }
+
+    /// Gives up this process's copy. Whether another process still has one.
+    ///
+    /// If none has, the hold lives by its TTL from here, so release it.
+    pub(crate) fn yield_to_others(&self) -> bool {
+        let mut ours = self.lock();
+        let Some(file) = ours.take() else {
+            return false;
+        };
+        // For a moment it may look as if the holder had died.
+        let yielding = Bond {
+            yielding: true,
+            ..self.bond
+        };
+        if yielding.write(&file).is_err() {
+            *ours = Some(file);
+            return false;
+        }
+        drop(file);
+        let Ok(again) = OpenOptions::new().read(true).write(true).open(&self.path) else {
+            return false;
+        };
+        match again.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => {
+                // Without this the hold would last for its TTL when the others end.
+                if let Err(error) = self.bond.write(&again) {
+                    tracing::warn!(%error, "a hold file could not be handed over whole");
+                }
+                true
+            }
+            Ok(()) | Err(TryLockError::Error(_)) => {
+                *ours = Some(again);
+                false
+            }
+        }
+    }
+
+    /// The hold is over, or from now on lives by its TTL alone: removes the file.
+    ///
+    /// Does nothing to a file that other processes have by now.
+    pub(crate) fn remove(&self) {
+        if self.lock().take().is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bond {
+    fn new(term: LeaseTerm) -> Self {
+        let renewed = match term {
+            LeaseTerm::Renewed {
+                ttl,
+                max_hold: None,
+            } => Some(ttl.as_millis()),
+            // The end of the longest hold is the holder's to keep.
+            LeaseTerm::Renewed {
+                max_hold: Some(_), ..
+            }
+            | LeaseTerm::Fixed(_) => None,
+        };
+        Self {
+            renewed,
+            yielding: false,
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut words = text.split_whitespace();
+        let renewed = match words.next() {
+            Some("renewed") => words.next().and_then(|ttl| ttl.parse().ok()),
+            _ => None,
+        };
+        let yielding = words.next() == Some("yielding");
+        Self { renewed, yielding }
+    }
+
+    fn write(self, file: &File) -> io::Result<()> {
+        let lease = self
+            .renewed
+            .map_or("fixed".to_owned(), |ttl| format!("renewed {ttl}"));
+        let yielding = if self.yielding { " yielding" } else { "" };
+        file.set_len(0)?;
+        file.write_all_at(format!("{lease}{yielding}\n").as_bytes(), 0)
+    }
+
+    /// Gives a living holder its TTL anew, before the last third of it begins: the kernel is the
+    /// watchdog of a process that is stopped.
+    fn prolong(self, state: &mut State, key: &str, now: Now) {
+        let Some(ttl) = self.renewed else { return };
+        let left = u64::try_from(state.pttl(key, now.mono_ms));
+        if left.is_ok_and(|left| left < ttl / 3 * 2) {
+            state.prolong(key, ttl, now.mono_ms);
+        }
+    }
+}
+
+/// Whether `path` still leads to this very file.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |seen: fs::Metadata| (seen.dev(), seen.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(have), Ok(there)) => identity(have) == identity(there),
+        _ => false,
+    }
+}
+
+/// An I/O error before which nothing was changed.
+pub(super) fn failed(what: &str, error: io::Error) -> Error {
+    Error::Unavailable {
+        message: format!("{what}: {error}"),
+        source: Some(std::sync::Arc::new(error)),
+        outcome_unknown: false,
+    }
+}

@@ -1,0 +1,328 @@
+//! Wake-ups between processes: one datagram socket each, and who listens to what.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixDatagram as StdDatagram;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixDatagram;
+
+use crate::op::state::Announcement;
+
+/// The longest announcement that is read; a longer name is found by looking.
+const LONGEST: usize = 1 << 16;
+/// How often another name is tried for a socket.
+const TRIES: usize = 10;
+
+/// The socket on which this process is woken. Its file goes when it is dropped.
+#[derive(Debug)]
+pub(super) struct Bell {
+    pub(super) name: String,
+    path: PathBuf,
+}
+
+impl Bell {
+    /// Makes the socket. Its file gets its name when it can be reached, so that a sweep does not
+    /// take it for that of a dead process.
+    pub(super) fn hang(dir: &Path) -> io::Result<(Self, UnixDatagram)> {
+        let mut last = io::Error::other("no try");
+        for _ in 0..TRIES {
+            // Random, since two containers may have the same process id.
+            let (random, ..) = uuid::Uuid::new_v4().as_fields();
+            let base = format!("{}-{random:08x}", std::process::id());
+            let (unfinished, name) = (dir.join(format!("{base}.new")), format!("{base}.sock"));
+            let path = dir.join(&name);
+            let made = StdDatagram::bind(&unfinished).and_then(|socket| {
+                fs::rename(&unfinished, &path)?;
+                socket.set_nonblocking(true)?;
+                UnixDatagram::from_std(socket)
+            });
+            match made {
+                Ok(socket) => return Ok((Self { name, path }, socket)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Receives the next channel that something was announced on.
+pub(super) async fn heard(socket: &UnixDatagram, buffer: &mut Vec<u8>) -> io::Result<String> {
+    buffer.resize(LONGEST, 0);
+    let length = socket.recv(buffer).await?;
+    Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+}
+
+/// Rings other processes' bells.
+#[derive(Debug)]
+pub(super) struct Ringer {
+    dir: PathBuf,
+    socket: StdDatagram,
+}
+
+impl Ringer {
+    pub(super) fn new(dir: PathBuf) -> io::Result<Self> {
+        let socket = StdDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { dir, socket })
+    }
+
+    /// Tells of an announcement. Whether that socket still is somebody's.
+    ///
+    /// One that is full has enough to wake up for; whatever else goes wrong is found by looking.
+    pub(super) fn ring(&self, name: &str, announcement: &Announcement) -> bool {
+        let channel = announcement.channel.as_bytes();
+        let sent = self.socket.send_to(channel, self.dir.join(name));
+        !sent.is_err_and(|error| is_gone(&error))
+    }
+
+    /// Removes the sockets of dead processes.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            let probe = StdDatagram::unbound()?;
+            if probe.connect(&path).is_err_and(|error| is_gone(&error)) {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    matches!(error.kind(), ConnectionRefused | NotFound)
+}
+
+/// The channels that this process listens to.
+#[derive(Debug, Default)]
+pub(super) struct Listening {
+    channels: BTreeMap<String, Channel>,
+    made: u64,
+}
+
+#[derive(Debug)]
+struct Channel {
+    /// Tells it from an earlier one of the same name.
+    id: u64,
+    /// How many ask for it: a late end of the last wait must not end the next one.
+    wanted: usize,
+    /// The lock file with the table, and the key whose release is waited for.
+    file: String,
+    key: String,
+    live: bool,
+    /// How many announcements came.
+    heard: u64,
+    last: Option<Look>,
+}
+
+/// What was seen of a channel in its lock file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Look {
+    generation: u64,
+    free: bool,
+    heard: u64,
+    told: bool,
+}
+
+/// A channel to look after.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) channel: String,
+    pub(super) key: String,
+    id: u64,
+}
+
+/// What the listener is to be told after a look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    Nothing,
+    /// From now on nothing is missed.
+    Live,
+    /// Something may have been missed; from now on nothing is.
+    Gap,
+}
+
+impl Listening {
+    pub(super) fn add(&mut self, channel: &str, file: &str, key: &str) {
+        self.made += 1;
+        let id = self.made;
+        let fresh = || Channel {
+            id,
+            wanted: 0,
+            file: file.to_owned(),
+            key: key.to_owned(),
+            live: false,
+            heard: 0,
+            last: None,
+        };
+        let here = self
+            .channels
+            .entry(channel.to_owned())
+            .or_insert_with(fresh);
+        here.wanted += 1;
+        // The new listener has not been told.
+        here.live = false;
+    }
+
+    pub(super) fn remove(&mut self, channel: &str) {
+        if let Some(here) = self.channels.get_mut(channel) {
+            here.wanted -= 1;
+            if here.wanted == 0 {
+                self.channels.remove(channel);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// The lock files of all channels.
+    pub(super) fn files(&self) -> Vec<String> {
+        let mut files: Vec<_> = self.channels.values().map(|here| &here.file).collect();
+        files.sort();
+        files.dedup();
+        files.into_iter().cloned().collect()
+    }
+
+    /// The channels of one lock file.
+    pub(super) fn within(&self, file: &str) -> Vec<Wanted> {
+        let within = self.channels.iter().filter(|(_, here)| here.file == file);
+        within
+            .map(|(channel, here)| Wanted {
+                channel: channel.clone(),
+                key: here.key.clone(),
+                id: here.id,
+            })
+            .collect()
+    }
+
+    /// An announcement came. Whether somebody listens.
+    pub(super) fn heard(&mut self, channel: &str) -> bool {
+        let here = self.channels.get_mut(channel);
+        here.is_some_and(|here| {
+            here.heard += 1;
+            true
+        })
+    }
+
+    /// Takes a look into account: the table has us now, and `fresh` says that it had not before.
+    pub(super) fn looked(
+        &mut self,
+        wanted: &Wanted,
+        fresh: bool,
+        generation: u64,
+        free: bool,
+    ) -> News {
+        let here = self.channels.get_mut(&wanted.channel);
+        let Some(here) = here.filter(|here| here.id == wanted.id) else {
+            return News::Nothing;
+        };
+        let mut look = Look {
+            generation,
+            free,
+            heard: here.heard,
+            told: false,
+        };
+        let before = here.last.replace(look);
+        if !std::mem::replace(&mut here.live, true) {
+            return News::Live;
+        }
+        if fresh {
+            return News::Gap;
+        }
+        // Free for two looks, and nobody said so: then nobody will. One look is not enough, for
+        // the announcement may be on its way.
+        let same = before.filter(|before| (before.generation, before.free) == (generation, free));
+        look.told = same.is_some_and(|before| before.told || before.heard != look.heard);
+        let missed = free && same.is_some() && !look.told;
+        look.told |= missed;
+        here.last = Some(look);
+        if missed { News::Gap } else { News::Nothing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listening() -> (Listening, Wanted) {
+        let mut listening = Listening::default();
+        listening.add("channel", "file", "key");
+        let wanted = listening.within("file").remove(0);
+        (listening, wanted)
+    }
+
+    #[test]
+    fn a_release_without_an_announcement_is_told_once() {
+        let (mut all, wanted) = listening();
+        let mut look = |generation, free| all.looked(&wanted, false, generation, free);
+        assert_eq!(look(5, false), News::Live);
+        assert_eq!(look(5, false), News::Nothing);
+        assert_eq!(look(6, true), News::Nothing, "it may be on its way");
+        assert_eq!(look(6, true), News::Gap);
+        assert_eq!(look(6, true), News::Nothing);
+        assert_eq!(look(6, true), News::Nothing);
+        assert_eq!(look(7, false), News::Nothing);
+        assert_eq!(look(8, true), News::Nothing);
+        assert_eq!(look(8, true), News::Gap);
+    }
+
+    #[test]
+    fn a_release_with_an_announcement_is_no_gap() {
+        let (mut all, wanted) = listening();
+        assert_eq!(all.looked(&wanted, false, 5, false), News::Live);
+        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
+        assert!(all.heard("channel"));
+        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
+        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
+    }
+
+    #[test]
+    fn a_lost_registration_is_a_gap() {
+        let (mut all, wanted) = listening();
+        assert_eq!(all.looked(&wanted, true, 5, false), News::Live);
+        assert_eq!(all.looked(&wanted, true, 6, false), News::Gap);
+    }
+
+    #[test]
+    fn a_late_end_of_one_wait_does_not_end_the_next() {
+        let (mut all, old) = listening();
+        all.add("channel", "file", "key");
+        all.remove("channel");
+        assert!(all.heard("channel"));
+        assert_eq!(all.looked(&old, false, 5, false), News::Live);
+        all.remove("channel");
+        assert!(all.is_empty());
+        all.add("channel", "file", "key");
+        let stale = all.looked(&old, false, 5, false);
+        assert_eq!(stale, News::Nothing, "that look was for another listener");
+    }
+
+    #[tokio::test]
+    async fn a_bell_is_rung_until_it_is_taken_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let ringer = Ringer::new(dir.path().to_owned()).unwrap();
+        let (bell, socket) = Bell::hang(dir.path()).unwrap();
+        let announcement = Announcement {
+            channel: "channel".to_owned(),
+            payload: "0".to_owned(),
+        };
+        assert!(ringer.ring(&bell.name, &announcement));
+        assert_eq!(heard(&socket, &mut vec![]).await.unwrap(), "channel");
+        ringer.sweep().unwrap();
+        assert!(bell.path.exists(), "a sweep leaves the living alone");
+        drop(socket);
+        assert!(!ringer.ring(&bell.name, &announcement));
+        ringer.sweep().unwrap();
+        assert!(!bell.path.exists());
+    }
+}
