@@ -57,7 +57,7 @@ pub(super) fn sockets(dir: &Path) -> PathBuf {
 }
 
 fn choose(explicit: Option<&Path>, variable: Option<&OsStr>) -> Result<PathBuf> {
-    let named = explicit.or(variable.map(Path::new));
+    let named = explicit.or_else(|| variable.map(Path::new));
     if let Some(path) = named.filter(|path| !path.as_os_str().is_empty()) {
         let dir = std::path::absolute(path)
             .map_err(|error| refused(path, &format!("cannot be resolved: {error}")))?;

@@ -247,6 +247,7 @@ async fn lock(file: File) -> io::Result<File> {
 
 /// Tries again and again, since a thread that sleeps in the kernel for a lock cannot be called
 /// off, and a runtime that ends would wait for it.
+#[expect(clippy::disallowed_methods, reason = "this thread is there to sleep")]
 fn lock_while(file: File, asked: &Weak<()>) -> io::Result<File> {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -277,7 +278,6 @@ fn located(path: &Path, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::state::Value;
 
     fn entered(path: &Path) -> Session {
         match Session::try_enter(path, true).unwrap() {
@@ -288,7 +288,7 @@ mod tests {
 
     fn some(session: &Session, boot: &str) -> Record {
         let mut record = session.record(boot).unwrap();
-        record.state.put("key", Value::Text("text".to_owned()));
+        record.state.set_field("key", "field", 1).unwrap();
         record
     }
 

@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::model::{HoldId, LeaseTerm, Name, Now, Ttl};
@@ -74,19 +73,16 @@ impl Holds {
     /// Under its own name a hold file is locked from the first moment, so nobody takes it for
     /// that of a dead holder.
     fn make(&self, path: &Path, bond: Bond) -> io::Result<File> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(UNFINISHED);
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
+            let mut unfinished = path.as_os_str().to_owned();
+            unfinished.push(format!(".{attempt}{UNFINISHED}"));
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).mode(0o600);
             let file = options.open(&unfinished)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // A sweep looks at it.
-                Err(TryLockError::WouldBlock) => {
-                    std::thread::sleep(Duration::from_micros(100));
-                    continue;
-                }
+                // A sweep looks at it, and is about to take it away.
+                Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             bond.write(&file)?;
@@ -274,10 +270,13 @@ impl Bond {
     fn write(self, file: &File) -> io::Result<()> {
         let lease = self
             .renewed
-            .map_or("fixed".to_owned(), |ttl| format!("renewed {ttl}"));
+            .map_or_else(|| "fixed".to_owned(), |ttl| format!("renewed {ttl}"));
         let yielding = if self.yielding { " yielding" } else { "" };
-        file.set_len(0)?;
-        file.write_all_at(format!("{lease}{yielding}\n").as_bytes(), 0)
+        // Always of one length: cutting a file short makes some file systems write to the disk.
+        file.write_all_at(
+            format!("{:<40}\n", format!("{lease}{yielding}")).as_bytes(),
+            0,
+        )
     }
 
     /// Gives a living holder its TTL anew, before the last third of it begins: the kernel is the

@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 use self::file::{Entry, Record, Session, Unkept};
 use self::hold::{Holds, failed};
-use self::wake::{Bell, Listening, News, Ringer};
+use self::wake::{Bell, Listening, News, Ringer, Seen};
 use super::{Clock, Event, Events, Flight, Outcome};
 use crate::error::{Error, Result};
 use crate::model::{HoldId, LeaseTerm, Moment, Name};
@@ -254,7 +254,7 @@ impl Inner {
     /// Brings the table of waiters in line with who listens here; at once if nobody is in the
     /// file, else soon.
     fn update_table(self: &Arc<Self>, file: String) {
-        if self.look_at(&file) {
+        if self.look_at(&file, false) {
             return;
         }
         let inner = Arc::clone(self);
@@ -263,16 +263,17 @@ impl Inner {
             let until = Clock::Boot.now().after(PATIENCE);
             // If this fails, the next look makes up for it.
             if let Ok(Some(session)) = Session::enter(&path, true, until).await {
-                inner.attend(&file, session);
+                inner.attend(&file, session, false);
             }
         });
     }
 
-    /// Looks into a file, unless somebody is in it. Whether nobody was.
-    fn look_at(&self, file: &str) -> bool {
+    /// Looks into a file, unless somebody is in it. Whether nobody was. `regular` looks have time
+    /// between them.
+    fn look_at(&self, file: &str, regular: bool) -> bool {
         let wanted = !self.listening().within(file).is_empty();
         match Session::try_enter(&self.dir.join(file), wanted) {
-            Ok(Entry::Entered(session)) => self.attend(file, session),
+            Ok(Entry::Entered(session)) => self.attend(file, session, regular),
             Ok(Entry::Missing) => {}
             Ok(Entry::Busy(_)) => return false,
             Err(error) => tracing::warn!(file, %error, "a lock file cannot be looked at"),
@@ -282,7 +283,7 @@ impl Inner {
 
     /// Frees what dead holders have, corrects the table of waiters, and tells the listeners what
     /// they would otherwise not learn.
-    fn attend(&self, file: &str, session: Session) {
+    fn attend(&self, file: &str, session: Session, regular: bool) {
         let now = Clock::Boot.present();
         let mut record = match session.record(&self.boot) {
             Ok(record) => record,
@@ -314,8 +315,14 @@ impl Inner {
             }
         };
         let mut listening = self.listening();
-        for (one, fresh, free) in &seen {
-            let news = listening.looked(one, *fresh, generation, *free);
+        for (one, fresh, free) in seen {
+            let seen = Seen {
+                fresh,
+                free,
+                generation,
+                regular,
+            };
+            let news = listening.looked(&one, seen);
             if news == News::Gap {
                 self.events.heard(Event::Gap(&one.channel));
             }
@@ -340,8 +347,10 @@ impl Inner {
         }
         // A dead holder's file is what tells that its hold is over: first free the holds.
         let files = self.files().unwrap_or_default();
-        let names = files.iter().filter_map(|path| path.file_name()?.to_str());
-        let all = names.fold(true, |all, file| self.look_at(file) && all);
+        let mut all = true;
+        for file in files.iter().filter_map(|path| path.file_name()?.to_str()) {
+            all &= self.look_at(file, false);
+        }
         if all {
             for path in stale {
                 let _ = fs::remove_file(path);
@@ -396,7 +405,7 @@ async fn look(inner: Arc<Inner>) {
         tokio::time::sleep(LOOK).await;
         let files = inner.listening().files();
         for file in files {
-            inner.look_at(&file);
+            inner.look_at(&file, true);
             tokio::task::yield_now().await;
         }
     }

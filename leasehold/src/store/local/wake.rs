@@ -138,6 +138,21 @@ pub(super) struct Wanted {
     pub(super) channel: String,
     pub(super) key: String,
     id: u64,
+    /// Whether the table had us, as far as was known when it was entered.
+    live: bool,
+}
+
+/// What a look into a lock file showed of a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// The table had us not: we are in it now.
+    pub(super) fresh: bool,
+    /// Nobody holds the lock.
+    pub(super) free: bool,
+    /// Which write of the file that was.
+    pub(super) generation: u64,
+    /// It was one of the regular looks, between which an announcement has time to come.
+    pub(super) regular: bool,
 }
 
 /// What the listener is to be told after a look.
@@ -201,6 +216,7 @@ impl Listening {
                 channel: channel.clone(),
                 key: here.key.clone(),
                 id: here.id,
+                live: here.live,
             })
             .collect()
     }
@@ -214,39 +230,41 @@ impl Listening {
         })
     }
 
-    /// Takes a look into account: the table has us now, and `fresh` says that it had not before.
-    pub(super) fn looked(
-        &mut self,
-        wanted: &Wanted,
-        fresh: bool,
-        generation: u64,
-        free: bool,
-    ) -> News {
+    /// Takes a look into account. What the listener is to be told.
+    pub(super) fn looked(&mut self, wanted: &Wanted, seen: Seen) -> News {
         let here = self.channels.get_mut(&wanted.channel);
         let Some(here) = here.filter(|here| here.id == wanted.id) else {
             return News::Nothing;
         };
-        let mut look = Look {
-            generation,
-            free,
-            heard: here.heard,
-            told: false,
-        };
-        let before = here.last.replace(look);
+        let missed = seen.regular && here.missed(seen);
         if !std::mem::replace(&mut here.live, true) {
             return News::Live;
         }
-        if fresh {
+        if missed || (seen.fresh && wanted.live) {
             return News::Gap;
         }
-        // Free for two looks, and nobody said so: then nobody will. One look is not enough, for
-        // the announcement may be on its way.
-        let same = before.filter(|before| (before.generation, before.free) == (generation, free));
-        look.told = same.is_some_and(|before| before.told || before.heard != look.heard);
-        let missed = free && same.is_some() && !look.told;
-        look.told |= missed;
-        here.last = Some(look);
-        if missed { News::Gap } else { News::Nothing }
+        News::Nothing
+    }
+}
+
+impl Channel {
+    /// Whether the lock has been free for two looks and nobody said so: then nobody will. One
+    /// look is not enough, for the announcement may be on its way.
+    fn missed(&mut self, seen: Seen) -> bool {
+        let Seen {
+            generation, free, ..
+        } = seen;
+        let before = self.last.filter(|last| last.generation == generation);
+        let before = before.filter(|last| last.free && free);
+        let told = before.is_some_and(|last| last.told || last.heard != self.heard);
+        let missed = before.is_some() && !told;
+        self.last = Some(Look {
+            generation,
+            free,
+            heard: self.heard,
+            told: told || missed,
+        });
+        missed
     }
 }
 
@@ -261,10 +279,19 @@ mod tests {
         (listening, wanted)
     }
 
+    fn seen(generation: u64, free: bool) -> Seen {
+        Seen {
+            fresh: false,
+            free,
+            generation,
+            regular: true,
+        }
+    }
+
     #[test]
     fn a_release_without_an_announcement_is_told_once() {
         let (mut all, wanted) = listening();
-        let mut look = |generation, free| all.looked(&wanted, false, generation, free);
+        let mut look = |generation, free| all.looked(&wanted, seen(generation, free));
         assert_eq!(look(5, false), News::Live);
         assert_eq!(look(5, false), News::Nothing);
         assert_eq!(look(6, true), News::Nothing, "it may be on its way");
@@ -279,18 +306,33 @@ mod tests {
     #[test]
     fn a_release_with_an_announcement_is_no_gap() {
         let (mut all, wanted) = listening();
-        assert_eq!(all.looked(&wanted, false, 5, false), News::Live);
-        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
+        assert_eq!(all.looked(&wanted, seen(5, false)), News::Live);
+        assert_eq!(all.looked(&wanted, seen(6, true)), News::Nothing);
         assert!(all.heard("channel"));
-        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
-        assert_eq!(all.looked(&wanted, false, 6, true), News::Nothing);
+        assert_eq!(all.looked(&wanted, seen(6, true)), News::Nothing);
+        assert_eq!(all.looked(&wanted, seen(6, true)), News::Nothing);
+    }
+
+    #[test]
+    fn a_look_soon_after_another_says_nothing_about_announcements() {
+        let (mut all, wanted) = listening();
+        let mut soon = seen(6, true);
+        assert_eq!(all.looked(&wanted, soon), News::Live);
+        soon.regular = false;
+        assert_eq!(all.looked(&wanted, soon), News::Nothing);
+        assert_eq!(all.looked(&wanted, seen(6, true)), News::Gap);
     }
 
     #[test]
     fn a_lost_registration_is_a_gap() {
-        let (mut all, wanted) = listening();
-        assert_eq!(all.looked(&wanted, true, 5, false), News::Live);
-        assert_eq!(all.looked(&wanted, true, 6, false), News::Gap);
+        let (mut all, first) = listening();
+        let mut fresh = seen(5, false);
+        fresh.fresh = true;
+        assert_eq!(all.looked(&first, fresh), News::Live);
+        let late = all.looked(&first, fresh);
+        assert_eq!(late, News::Nothing, "it looked before the first was told");
+        let second = all.within("file").remove(0);
+        assert_eq!(all.looked(&second, fresh), News::Gap);
     }
 
     #[test]
@@ -299,11 +341,11 @@ mod tests {
         all.add("channel", "file", "key");
         all.remove("channel");
         assert!(all.heard("channel"));
-        assert_eq!(all.looked(&old, false, 5, false), News::Live);
+        assert_eq!(all.looked(&old, seen(5, false)), News::Live);
         all.remove("channel");
         assert!(all.is_empty());
         all.add("channel", "file", "key");
-        let stale = all.looked(&old, false, 5, false);
+        let stale = all.looked(&old, seen(5, false));
         assert_eq!(stale, News::Nothing, "that look was for another listener");
     }
 
