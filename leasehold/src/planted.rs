@@ -8,6 +8,10 @@
     feature = "planted-faults",
     expect(clippy::exhaustive_enums, reason = "for tests")
 )]
+#[cfg_attr(
+    not(feature = "planted-faults"),
+    expect(unreachable_pub, reason = "tests alone name them")
+)]
 pub enum Fault {
     /// The lease is counted from the reply instead of from before the request.
     DeadlineFromReply,

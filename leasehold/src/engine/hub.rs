@@ -54,6 +54,7 @@ impl Hub {
     }
 
     /// How many channels are listened to.
+    #[cfg(feature = "test-util")]
     pub(crate) fn listening(&self) -> usize {
         self.lock().len()
     }

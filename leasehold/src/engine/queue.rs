@@ -89,6 +89,7 @@ impl Queue {
     }
 
     /// How many locks are waited for.
+    #[cfg(feature = "test-util")]
     pub(crate) fn len(&self) -> usize {
         self.lines
             .0

@@ -45,6 +45,7 @@ impl Watchdog {
     }
 
     /// How many holds are watched.
+    #[cfg(feature = "test-util")]
     pub(crate) fn len(&self) -> usize {
         self.lock().watched.len()
     }

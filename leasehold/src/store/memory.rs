@@ -123,6 +123,7 @@ impl MemoryStore {
         self.memory.shared.clock
     }
 
+    #[cfg(feature = "test-util")]
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
