@@ -53,15 +53,16 @@ pub(crate) enum Command {
 
 const RUN_NOTES: &str = "\
 The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold. A password in
-LEASEHOLD_URL is taken out of the environment that it sees. Signals are passed on to it; in a
-terminal it has the foreground.
+LEASEHOLD_URL is taken out of the environment that it sees. Signals are passed on to it. In a
+terminal it has the foreground; if standard output is a pipe, only when it asks for it, since a
+pager at the other end needs the terminal, too.
 
 When the lease would end within the grace, the command and all its descendants get TERM, and KILL
 before it ends; also when leasehold itself hangs or is killed. Descendants that live on after the
 command has ended by itself are left alone. On this machine they keep the lock until they end, as
 with flock(1), and leasehold is silent about it; on a server they do not.
 
-Times are written as 500ms, 10s, 5m, 1h 30m.";
+Times are written as 500ms, 10s, 5m, 1h 30m. Exit codes: see leasehold --help.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -158,11 +159,11 @@ pub(crate) struct Supervise {
     #[arg(long)]
     pub(crate) grace: u64,
 
-    /// The process group of `run`, if its standard input is the terminal.
+    /// The process group of `run`, if there is a terminal.
     #[arg(long)]
     pub(crate) terminal_of: Option<i32>,
 
-    /// Whether that group has the terminal's foreground.
+    /// Whether the command gets the terminal's foreground at once.
     #[arg(long)]
     pub(crate) foreground: bool,
 

@@ -106,7 +106,7 @@ fn the_lock_is_free_when_the_command_has_ended(place: &Place) {
 }
 
 fn eight_processes_count_exactly(place: &Place) {
-    std::fs::write(place.file("count"), "0\n").unwrap();
+    std::fs::write(place.file("count"), "0\n").expect("a file");
     let step = "n=$(cat count); echo $((n + 1)) > count";
     let round = format!(
         "for i in 1 2 3 4 5 6 7 8 9 10; do $LEASEHOLD run count -- sh -c '{step}' || exit 1; done"
@@ -193,13 +193,14 @@ fn the_death_of_run_ends_the_command_and_its_descendants(place: &Place) {
     let script = "sleep 60 & echo $! > child; setsid sleep 60 & echo $! > session; \
                   (trap '' TERM; setsid sh -c 'echo $$ > stubborn; sleep 60; sleep 60') & \
                   echo $$ > pid; wait";
-    let mut run = place.run(&["--grace", "300ms"], script);
+    let mut run = place.run(&["--grace", "300ms", "--ttl", "2s"], script);
     let everybody = ["pid", "child", "session", "stubborn"].map(|file| place.read(file));
     assert!(everybody.iter().all(|pid| alive(pid)));
     run.signal("KILL");
     eventually("the end of the command and its descendants", || {
         !everybody.iter().any(|pid| alive(pid))
     });
+    eventually("a free lock", || place.is_free("job"));
 }
 
 fn the_death_of_the_supervisor_ends_the_command(place: &Place) {

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use support::{Done, Place, Running, eventually};
+use support::{Done, Place, Running, eventually, in_time};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";
@@ -34,7 +34,7 @@ impl Terminal {
             let mut some = [0; 4096];
             while let Ok(length @ 1..) = output.read(&mut some) {
                 let text = String::from_utf8_lossy(&some[..length]);
-                written.lock().unwrap().push_str(&text);
+                written.lock().expect("no panic").push_str(&text);
             }
         });
         Self { running, screen }
@@ -56,14 +56,19 @@ impl Terminal {
     /// Waits for `text`, and forgets what came up to it.
     fn shows(&self, text: &str) -> String {
         let mut seen = String::new();
-        eventually(&format!("{text:?} on {:?}", self.screen), || {
-            let mut screen = self.screen.lock().unwrap();
+        let shown = in_time(|| {
+            let mut screen = self.screen.lock().expect("no panic");
             let Some(at) = screen.find(text) else {
                 return false;
             };
             seen = screen.drain(..at + text.len()).collect();
             true
         });
+        assert!(
+            shown,
+            "no {text:?} on {:?}",
+            self.screen.lock().expect("no panic")
+        );
         seen
     }
 
@@ -135,20 +140,42 @@ fn a_job_in_the_background_leaves_the_terminal_to_the_shell() {
     let mut terminal = Terminal::shell(&place);
     terminal.type_in("$LEASEHOLD run job -- cat &\n");
     eventually("the hold", || !place.is_free("job"));
-    terminal.type_in("echo st''ill\n");
-    terminal.shows("still\r\n");
     // cat wants to read, so the job stops; brought to the front, it reads.
     terminal.shows("is not renewed meanwhile and ends in");
-    terminal.type_in("fg; echo 'fi'nal $?\n");
+    terminal.type_in("echo st''ill\n");
+    terminal.shows("still\r\n");
+    terminal.type_in("fg\n");
     terminal.type_in("hello\n");
     terminal.shows("hello\r\n");
     terminal.shows("hello\r\n");
     terminal.type_in(INTERRUPT);
+    eventually("the end of the hold", || place.is_free("job"));
     terminal.type_in("echo 'ne'xt\n");
     terminal.shows("next\r\n");
-    assert!(place.is_free("job"));
     terminal.type_in("exit 0\n");
     terminal.done();
+}
+
+#[test]
+fn a_command_behind_a_pipe_gets_the_terminal_when_it_asks() {
+    let place = Place::local();
+    let run = "true | $LEASEHOLD run job -- sh -c 'read line < /dev/tty; echo got $line'";
+    let mut terminal = Terminal::open(&place, run);
+    terminal.type_in("hello\n");
+    terminal.shows("got hello\r\n");
+    assert_eq!(terminal.done().code, 0);
+}
+
+#[test]
+fn a_pager_behind_the_command_keeps_the_terminal() {
+    let place = Place::local();
+    let run =
+        "$LEASEHOLD run job -- sh -c 'echo text' | sh -c 'cat; read key < /dev/tty; echo key $key'";
+    let mut terminal = Terminal::open(&place, run);
+    terminal.shows("text\r\n");
+    terminal.type_in("q\n");
+    terminal.shows("key q\r\n");
+    assert_eq!(terminal.done().code, 0);
 }
 
 #[test]

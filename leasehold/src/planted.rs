@@ -10,7 +10,7 @@
 )]
 #[cfg_attr(
     not(feature = "planted-faults"),
-    expect(unreachable_pub, reason = "tests alone name them")
+    expect(unreachable_pub, reason = "public with the feature only")
 )]
 pub enum Fault {
     /// The lease is counted from the reply instead of from before the request.

@@ -150,7 +150,7 @@ impl Watch<'_> {
                     end => break end,
                 },
                 caught = self.signals.next() => drop(attendant.tell(match caught {
-                    Caught::Continued => go_on(),
+                    Caught::Continued => go_on(terminal::is_for_command()),
                     Caught::Passed(number) => Order::Signal(number),
                 })),
                 () = lease.lost(), if !self.lost => {
@@ -226,7 +226,7 @@ impl Watch<'_> {
         let by_terminal = [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal);
         if foreground && by_terminal {
             // It asked for a terminal that it has, or gets now: it was brought to the front.
-            attendant.tell(go_on());
+            attendant.tell(go_on(true));
             return;
         }
         complain(&format!(
@@ -239,13 +239,13 @@ impl Watch<'_> {
         // From here on we are stopped, if a shell watches this group, until it continues us.
         let continued = timeout(STOP, self.signals.continued()).await.is_ok();
         if continued || halt.is_some() {
-            attendant.tell(go_on());
+            attendant.tell(go_on(by_terminal || terminal::is_for_command()));
         }
     }
 }
 
-/// The command goes on, in the foreground if that is ours.
-fn go_on() -> Order {
-    let foreground = terminal::standing().is_some_and(|(_, foreground)| foreground);
+/// The command goes on; in the foreground if it `wants` that and it is ours.
+fn go_on(wants: bool) -> Order {
+    let foreground = wants && terminal::standing().is_some_and(|(_, foreground)| foreground);
     Order::Continue { foreground }
 }

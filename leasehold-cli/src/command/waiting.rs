@@ -40,9 +40,11 @@ impl Line {
     fn show(&self, text: &str) {
         // In the background, the terminal belongs to others.
         if tcgetpgrp(io::stderr()).is_ok_and(|front| front == getpgrp()) {
-            let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+            // A terminal that does not know its width says 0.
+            let width = tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+            let width = if width == 0 { 80 } else { width };
             // A line that wraps could not be erased.
-            let text: String = text.chars().take(width.max(20) - 1).collect();
+            let text: String = text.chars().take(width - 1).collect();
             print(&format!("{CLEAR}{text}"));
         }
     }

@@ -60,7 +60,8 @@ impl Attendant {
             .arg(format!("--grace={}", clock::millis(job.grace).max(1)));
         if let Some((group, foreground)) = terminal::standing() {
             command.arg(format!("--terminal-of={}", group.as_raw_nonzero()));
-            command.args(foreground.then_some("--foreground"));
+            let at_once = foreground && terminal::is_for_command();
+            command.args(at_once.then_some("--foreground"));
         }
         command.args(job.hold_file.is_some().then_some("--hold-file"));
         for (name, value) in job.environment {

@@ -65,11 +65,9 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
 
     let socket = StdStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let given = Given::receive(&socket, args.hold_file)?;
-    let terminal = args
-        .terminal_of
-        .and_then(Pid::from_raw)
-        .map(|owner| Terminal::new(&given.stdin, owner))
-        .transpose()?;
+    let owner = args.terminal_of.and_then(Pid::from_raw);
+    // A terminal that hung up meanwhile asks for no manners.
+    let terminal = owner.and_then(|owner| Terminal::new(owner).ok());
     let (orders, reports) = link::split(socket)?;
 
     if clock::now().saturating_add(args.grace) >= args.deadline {

@@ -1,31 +1,45 @@
 //! Whose turn it is at the terminal.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, IsTerminal};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// Our own group, if standard input is our terminal, and whether it has the foreground.
+/// Our own group, if there is a terminal to work at, and whether it has the foreground.
 pub(crate) fn standing() -> Option<(Pid, bool)> {
-    let front = tcgetpgrp(io::stdin()).ok()?;
+    let front = tcgetpgrp(open().ok()?).ok()?;
     Some((getpgrp(), front == getpgrp()))
+}
+
+/// Whether the command gets the foreground at once. If not, it gets it when it asks.
+///
+/// A neighbour in a pipeline, such as a pager, needs the terminal as well, and is in our group.
+pub(crate) fn is_for_command() -> bool {
+    let piped = fstat(io::stdout())
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    io::stdin().is_terminal() && !piped
+}
+
+/// The terminal that signals come from, whatever standard input is.
+fn open() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/tty")
 }
 
 /// The terminal, as the supervisor has it: lent to the command, owned by the group of `run`.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    tty: OwnedFd,
+    tty: File,
     owner: Pid,
     lent: bool,
 }
 
 impl Terminal {
-    pub(super) fn new(tty: impl AsFd, owner: Pid) -> io::Result<Self> {
-        let tty = tty.as_fd().try_clone_to_owned()?;
+    pub(super) fn new(owner: Pid) -> io::Result<Self> {
         Ok(Self {
-            tty,
+            tty: open()?,
             owner,
             lent: false,
         })

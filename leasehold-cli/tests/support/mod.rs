@@ -15,16 +15,24 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds.
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(in_time(condition), "in vain: {what}");
+}
+
+/// Whether `condition` holds in time.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test waits for other processes"
 )]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn in_time(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "in vain: {what}");
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }
 
 /// How long `work` takes.
@@ -218,27 +226,28 @@ pub(crate) struct Server {
 impl Server {
     fn start(options: &[&str]) -> Self {
         // Another process may take the port before the server does, so it is tried again.
-        for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = listener.local_addr().expect("an address").port();
-            drop(listener);
-            let mut child = Command::new("redis-server")
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--save", "", "--appendonly", "no"])
-                .args(options)
-                .stdout(Stdio::null())
-                .spawn()
-                .expect("redis-server is installed");
-            let mut ended = false;
-            eventually("a server that listens", || {
-                ended = child.try_wait().expect("a child").is_some();
-                ended || TcpStream::connect(("127.0.0.1", port)).is_ok()
-            });
-            if !ended {
-                return Self { child, port };
-            }
-        }
-        panic!("no server");
+        let mut attempts = (0..5).filter_map(|_| Self::attempt(options));
+        attempts.next().expect("a server on a free port")
+    }
+
+    fn attempt(options: &[&str]) -> Option<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(options)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        let mut server = Self { child, port };
+        let mut ended = false;
+        eventually("a server that listens", || {
+            ended = server.child.try_wait().expect("a child").is_some();
+            ended || TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(server).filter(|_| !ended)
     }
 
     pub(crate) fn url(&self) -> String {
