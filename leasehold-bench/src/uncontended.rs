@@ -27,7 +27,7 @@ pub(crate) async fn run(url: Option<String>, rounds: u32, turn: Duration) -> Res
         ("mutex, server", Client::connect(&url).await?),
         ("mutex, memory", Client::memory()),
     ];
-    match Client::connect(&format!("local:{}", folder.path().display())).await {
+    match Client::connect(&format!("local:{}", folder.path().join("locks").display())).await {
         Ok(client) => clients.push(("mutex, local", client)),
         Err(error) => eprintln!("leasehold-bench: no figures of the local store: {error}"),
     }

@@ -105,7 +105,8 @@ pub(crate) struct Run {
     pub(crate) grace: Option<Duration>,
 
     /// The exit code when the lock was not acquired. Default: 75.
-    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(short = 'E', long, value_name = "CODE")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 

@@ -33,7 +33,13 @@ pub(crate) fn escaped(text: &str) -> String {
 
 /// Marks that turn the direction of text around or take no room: they disguise a name.
 fn is_invisible(each: char) -> bool {
-    matches!(each, '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}')
+    matches!(
+        each,
+        '\u{200B}'..='\u{200F}'
+            | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{2069}'
+            | '\u{FEFF}'
+    )
 }
 
 /// A time as people say it: to the second, below ten seconds to the tenth.

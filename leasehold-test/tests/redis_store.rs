@@ -514,7 +514,8 @@ async fn only_the_rights_that_are_used_are_needed() {
     let server = Server::start(&[]).await;
     let mut raw = server.raw().await;
     let rights = "ACL SETUSER few on nopass ~* &* -@all +hello +evalsha +script|load +hdel +hget \
-                  +hset +exists +pttl +pexpire +hexists +del +publish +subscribe +unsubscribe +ping";
+                  +hset +exists +pttl +pexpire +hexists +del +publish +subscribe \
+                  +unsubscribe +ping";
     let _: () = raw.ask(rights).await;
     let url = format!("redis://few@127.0.0.1:{}", server.port);
     let client = Client::connect(&url).await.unwrap();

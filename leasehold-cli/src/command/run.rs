@@ -144,7 +144,8 @@ impl Watch<'_> {
                     Some(Report::Stopped(signal)) => self.stopped(signal, &attendant).await,
                     Some(Report::Ending) => self.lose(),
                     Some(Report::Stuck(count)) => complain(&format!(
-                        "{count} processes of the command cannot be ended; they may outlive the lease"
+                        "{count} processes of the command cannot be ended; \
+                         they may outlive the lease"
                     )),
                     end => break end,
                 },

@@ -11,8 +11,8 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{
-    BESIDE, LAYERS, UPWARDS, dependencies, first_call, foreign_types, found, included_scripts,
-    links, may_use, module_path, named_tests, roots, script_header, strange_words, too_long_a_file,
+    BESIDE, LAYERS, UPWARDS, dependencies, foreign_types, found, guards, included_scripts, links,
+    may_use, module_path, named_tests, roots, script_header, strange_words, too_long_a_file,
     too_long_functions, too_wide, used_modules,
 };
 use source::{blank, clean, each, files, read, repository};
@@ -118,8 +118,8 @@ fn every_script_says_what_it_takes_and_replies() {
 }
 
 #[test]
-fn every_script_begins_with_a_write_that_a_replica_refuses() {
-    each("leasehold/src/op/lua", "lua", |_, text| first_call(text));
+fn every_script_guards_its_first_call_and_probes_for_a_replica() {
+    each("leasehold/src/op/lua", "lua", |_, text| guards(text));
 }
 
 #[test]

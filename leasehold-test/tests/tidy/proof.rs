@@ -1,7 +1,7 @@
 //! Each rule finds a violation.
 
 use crate::rules::{
-    dependencies, first_call, foreign_types, included_scripts, links, may_use, named_tests, roots,
+    dependencies, foreign_types, guards, included_scripts, links, may_use, named_tests, roots,
     script_header, strange_words, too_long_a_file, too_long_functions, too_wide, used_modules,
 };
 use crate::source::{clean, code_lines};
@@ -67,15 +67,16 @@ fn long_files_functions_and_lines_are_found() {
 
 #[test]
 fn bad_scripts_are_found() {
-    let good =
-        "-- Do.\n-- KEYS[1]  a\n-- reply    1\nlocal probe = redis.pcall('hdel', KEYS[1], 'x')\n";
-    assert!(script_header(good).is_empty() && first_call(good).is_empty());
+    let good = "-- Do.\n-- KEYS[1]  a\n-- reply    1\n\
+         local probe = redis.pcall('hdel', KEYS[1], 'leasehold:probe')\n";
+    assert!(script_header(good).is_empty() && guards(good).is_empty());
     assert_eq!(script_header("local x = ARGV[1]\n").len(), 4);
+    let bare = "local x = redis.call('hget', KEYS[1], 'x')";
+    assert_eq!(guards(bare).len(), 2);
     assert_eq!(
-        first_call("local x = redis.call('hget', KEYS[1], 'x')").len(),
+        guards("local x = redis.pcall('hget', KEYS[1], 'x')").len(),
         1
     );
-    assert_eq!(first_call("return 1").len(), 1);
     assert_eq!(included_scripts("include_str!(\"lua/a.lua\")"), ["a.lua"]);
 }
 

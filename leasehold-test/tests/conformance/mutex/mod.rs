@@ -99,6 +99,14 @@ everywhere_on_threads! {
 /// Where somebody else can write under a lock's name.
 mod foreign {
     use super::queries;
-    on!(memory Memory; queries::a_key_of_another_type_is_refused_and_left_alone, queries::a_list_passes_over_other_keys, queries::a_key_that_became_another_type_is_a_loss);
-    on!(redis Redis; queries::a_key_of_another_type_is_refused_and_left_alone, queries::a_list_passes_over_other_keys, queries::a_key_that_became_another_type_is_a_loss);
+    on!(memory Memory;
+        queries::a_key_of_another_type_is_refused_and_left_alone,
+        queries::a_list_passes_over_other_keys,
+        queries::a_key_that_became_another_type_is_a_loss,
+    );
+    on!(redis Redis;
+        queries::a_key_of_another_type_is_refused_and_left_alone,
+        queries::a_list_passes_over_other_keys,
+        queries::a_key_that_became_another_type_is_a_loss,
+    );
 }

@@ -261,7 +261,11 @@ impl Supervisor {
                     Ok(dialled) => break dialled,
                     Err(error) => {
                         if !std::mem::replace(&mut told, true) {
-                            tracing::warn!(server = %self.endpoint, %error, "cannot connect, trying on");
+                            tracing::warn!(
+                                server = %self.endpoint,
+                                %error,
+                                "cannot connect, trying on"
+                            );
                         }
                         state.send_replace(State::Down(error));
                     }

@@ -262,7 +262,11 @@ impl Supervisor {
                         return Session::new(connection, pushes, *limit);
                     }
                     Err(error) if !std::mem::replace(&mut told, true) => {
-                        tracing::warn!(server = %endpoint, %error, "cannot connect for wake-ups, trying on");
+                        tracing::warn!(
+                            server = %endpoint,
+                            %error,
+                            "cannot connect for wake-ups, trying on"
+                        );
                     }
                     Err(_) => {}
                 }
