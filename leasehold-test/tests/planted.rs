@@ -2,7 +2,11 @@
 //!
 //! A planted fault stays in its process, so each fact is run again in a process of its own: this
 //! very test binary, with the fault's name in the environment.
-#![allow(missing_docs, reason = "tests are named as facts")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the helpers of tests fail as tests do"
+)]
 
 use std::process::{Command, Output};
 
