@@ -229,6 +229,29 @@ pub fn hold_back_subscriptions(client: &Client, hold: bool) -> Result<()> {
     Ok(())
 }
 
+/// Lets `event` happen between the next operation of a client on a memory store and its reply,
+/// as it may on the way from a server.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn meanwhile(client: &Client, event: impl FnOnce() + Send + 'static) -> Result<()> {
+    memory_store(client)?.meanwhile(Box::new(event));
+    Ok(())
+}
+
+/// Breaks a lock of a memory store, and announces that. Whether somebody held it.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store; as the operation fails.
+pub fn free(client: &Client, name: &str) -> Result<bool> {
+    let op = mutex::ForceUnlock {
+        name: Name::new(name)?,
+    };
+    memory(client)?.with(|state, now| op.apply(state, now))
+}
+
 /// Every script with its name, for tests that look at them.
 pub fn scripts() -> impl Iterator<Item = (&'static str, &'static str)> {
     SCRIPTS.iter().map(|script| (script.name, script.text))

@@ -39,6 +39,54 @@ async fn ps_01_a_release_before_the_subscription_is_found_with_it() {
     assert_eq!(testing::stats(&b).woken_by_timer, 0);
 }
 
+/// The same with a store that confirms at once: what lies between the try and the subscription
+/// must be found all the same.
+#[tokio::test(start_paused = true)]
+async fn ps_01_a_release_on_the_way_of_the_reply_is_found() {
+    let (a, b) = two_clients();
+    let _held = a
+        .mutex("x")
+        .fixed_lease(Duration::from_secs(60))
+        .lock()
+        .await
+        .unwrap();
+    let begun = Instant::now();
+    let operator = a.clone();
+    testing::meanwhile(&b, move || assert!(testing::free(&operator, "x").unwrap())).unwrap();
+    let _guard = b.mutex("x").lock().await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+/// The same with a subscription that is confirmed while a try is on its way.
+#[tokio::test(start_paused = true)]
+async fn ps_01_a_release_before_a_confirmation_during_a_try_is_found() {
+    let (a, b) = two_clients();
+    let _held = a
+        .mutex("x")
+        .fixed_lease(Duration::from_secs(60))
+        .lock()
+        .await
+        .unwrap();
+    testing::hold_back_subscriptions(&b, true).unwrap();
+    let waiting = b.mutex("x");
+    let waiter = tokio::spawn(async move { waiting.lock().await.unwrap() });
+    tokio::time::sleep(MOMENT).await;
+    let (operator, confirmed) = (a.clone(), b.clone());
+    // Without a confirmation, the waiter looks again after a second.
+    testing::meanwhile(&b, move || {
+        assert!(testing::free(&operator, "x").unwrap());
+        testing::hold_back_subscriptions(&confirmed, false).unwrap();
+    })
+    .unwrap();
+    let begun = Instant::now();
+    let _guard = waiter.await.unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn ps_04_one_look_needs_no_subscription() {
     let (a, b) = two_clients();

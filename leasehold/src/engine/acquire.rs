@@ -263,9 +263,8 @@ impl<'a> Acquisition<'a> {
                     return false;
                 };
                 seat.busy_until = None;
-                let begun = seat.listening.is_none();
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
-                self.notified(listening, begun, busy_until).await;
+                self.notified(listening, busy_until).await;
             }
             Wait::Poll(backoff) => {
                 let pause = backoff.pause(self.tries, random());
@@ -284,13 +283,13 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Sleeps until an announcement, a gap, or the end of the holder's lease.
-    async fn notified(&self, listening: &mut Listening, begun: bool, busy_until: Moment) {
+    async fn notified(&self, listening: &mut Listening, busy_until: Moment) {
         let core = self.core;
         let (counts, clock) = (&core.shared.counts, core.shared.clock);
         let end = busy_until.min(self.limit);
-        if begun || !listening.is_live() {
-            // Whatever was announced before this point is found by the next try. That holds for a
-            // store that is live at once, too: the release may have come between try and listen.
+        if !listening.was_live() {
+            // Between the last try and this point anything may have been announced: the next try
+            // finds out.
             let deaf = end.min(clock.now().after(DEAF));
             clock.limit(deaf, listening.live()).await;
             return;
@@ -318,7 +317,7 @@ enum Attempt {
 /// The one before took it with the subscription live, and has listened since.
 fn known_busy(turn: Option<&mut Turn>, now: Moment) -> Option<Moment> {
     let seat = turn?.seat()?;
-    let live = seat.listening.as_ref().is_some_and(Listening::is_live);
+    let live = seat.listening.as_ref().is_some_and(Listening::was_live);
     seat.busy_until.filter(|&until| live && now < until)
 }
 

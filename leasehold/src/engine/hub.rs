@@ -115,7 +115,8 @@ impl Listening {
         if first {
             shared.store.listen(name, &channel);
         }
-        let seen = *heard.borrow();
+        // Not live, even if the store says so by now: what was announced before is not known.
+        let seen = Signal::default();
         Self {
             shared: Arc::clone(shared),
             name: name.clone(),
@@ -125,8 +126,9 @@ impl Listening {
         }
     }
 
-    pub(crate) fn is_live(&self) -> bool {
-        self.heard.borrow().live
+    /// Whether no announcement was missed since the last mark.
+    pub(crate) fn was_live(&self) -> bool {
+        self.seen.live
     }
 
     /// Returns when no announcement is missed from now on.

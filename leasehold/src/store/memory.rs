@@ -108,7 +108,13 @@ pub(crate) struct MemoryStore {
     events: Arc<dyn Events>,
     /// Subscriptions that a test holds back, as a slow server would; none while none are.
     held_back: Mutex<Option<Vec<String>>>,
+    /// What a test lets happen between the next operation and its reply.
+    #[cfg(feature = "test-util")]
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
+
+#[cfg(feature = "test-util")]
+type Meanwhile = Box<dyn FnOnce() + Send>;
 
 impl MemoryStore {
     pub(crate) fn new(memory: &Memory, events: Arc<dyn Events>) -> Self {
@@ -116,6 +122,8 @@ impl MemoryStore {
             memory: memory.clone(),
             events,
             held_back: Mutex::default(),
+            #[cfg(feature = "test-util")]
+            meanwhile: Mutex::default(),
         }
     }
 
@@ -134,9 +142,33 @@ impl MemoryStore {
                 tokio::task::yield_now().await;
             }
         }
-        match self.memory.with(|state, now| op.apply(state, now)) {
+        let applied = self.memory.with(|state, now| op.apply(state, now));
+        #[cfg(feature = "test-util")]
+        self.happen();
+        match applied {
             Ok(reply) => Outcome::Done(reply),
             Err(error) => Outcome::Refused(error),
+        }
+    }
+
+    /// Lets something happen between the next operation and its reply.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn meanwhile(&self, event: Meanwhile) {
+        *self
+            .meanwhile
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(event);
+    }
+
+    #[cfg(feature = "test-util")]
+    fn happen(&self) {
+        let event = self
+            .meanwhile
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(event) = event {
+            event();
         }
     }
 
