@@ -257,12 +257,13 @@ impl<'a> Acquisition<'a> {
     /// Sleeps until the lock may be free. Whether the caller still wants it then.
     async fn wait(&mut self, turn: &mut Turn, busy_until: Moment) -> bool {
         let clock = self.core.shared.clock;
+        let Some(seat) = turn.seat() else {
+            return false;
+        };
+        // Waited for once: after that, the store is asked.
+        seat.busy_until = None;
         match &self.request.wait {
             Wait::Notify => {
-                let Some(seat) = turn.seat() else {
-                    return false;
-                };
-                seat.busy_until = None;
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
                 self.notified(listening, busy_until).await;
             }
