@@ -43,3 +43,26 @@ async fn a_polling_waiter_behind_a_listening_one_asks_at_its_pauses() {
     second.await.unwrap().release().await.unwrap();
     assert!(released.elapsed() < SECOND, "{:?}", released.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn looks_without_a_subscription_count_as_wakes_by_timer() {
+    let memory = Memory::new();
+    let client = || Client::builder().memory(&memory);
+    let (one, two) = (client(), client());
+    let _held = one.mutex("m").lock().await.unwrap();
+    testing::hold_back_subscriptions(&two, true).unwrap();
+    let got = two.mutex("m").try_lock_for(10 * SECOND).await.unwrap();
+    assert!(got.is_none());
+    let looks = stats(&two).woken_by_timer;
+    assert!((8..=10).contains(&looks), "{looks}");
+}
+
+/// Starts to close the client, as another thread might at this moment.
+fn begin_close(client: Client) -> Pin<Box<dyn Future<Output = CloseReport> + Send>> {
+    let mut closing: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(client.close());
+    let begun = closing
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(begun.is_pending(), "a request is out: {begun:?}");
+    closing
+}

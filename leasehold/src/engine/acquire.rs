@@ -292,7 +292,10 @@ impl<'a> Acquisition<'a> {
             // Between the last try and this point anything may have been announced: the next try
             // finds out.
             let deaf = end.min(clock.now().after(DEAF));
-            clock.limit(deaf, listening.live()).await;
+            let live = clock.limit(deaf, listening.live()).await;
+            if live.is_none() && deaf < self.limit {
+                counts.woken_by_timer.fetch_add(1, Ordering::Relaxed);
+            }
             return;
         }
         let count = match clock.limit(end, listening.woken()).await {
