@@ -66,3 +66,42 @@ fn begin_close(client: Client) -> Pin<Box<dyn Future<Output = CloseReport> + Sen
     assert!(begun.is_pending(), "a request is out: {begun:?}");
     closing
 }
+
+#[tokio::test]
+async fn bounded_tries_that_end_together_all_say_busy() {
+    for kind in [Kind::Local, Kind::Redis] {
+        let store = Backend::start(kind).await;
+        let (one, two) = store.clients().await;
+        let held = one.mutex("m").lock().await.unwrap();
+        let tries = (0..50).map(|_| {
+            let mutex = two.mutex("m");
+            tokio::spawn(async move { mutex.try_lock_for(150 * MILLI).await })
+        });
+        for (number, tried) in tries.collect::<Vec<_>>().into_iter().enumerate() {
+            let answer = tried.await.unwrap();
+            assert!(matches!(answer, Ok(None)), "{kind:?} {number} {answer:?}");
+        }
+        held.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn waiters_in_one_line_bear_an_outage_together() {
+    let mut server = Server::start().await;
+    let client = hasty(&server).await;
+    server.kill();
+    let begun = Instant::now();
+    let waiters = (0..8).map(|_| {
+        let mutex = client.mutex("m").outage(SECOND);
+        tokio::spawn(async move { mutex.lock().await })
+    });
+    for waiter in waiters.collect::<Vec<_>>() {
+        let answer = within("the outage", waiter).await.unwrap();
+        assert!(
+            matches!(answer, Err(Error::Unavailable { .. })),
+            "{answer:?}"
+        );
+    }
+    let took = begun.elapsed();
+    assert!(took >= SECOND && took < 2 * SECOND, "{took:?}");
+}

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::hub::{Listening, Woken};
-use super::queue::{Turn, Word};
+use super::queue::{SILENCE, Turn, Word};
 use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
@@ -67,6 +67,7 @@ struct Acquisition<'a> {
     core: &'a Arc<Core>,
     request: &'a Request,
     patience: Patience,
+    begun: Moment,
     limit: Moment,
     claim: Option<Claim>,
     /// While a request is out. Dropped after the claim was left to the reaper.
@@ -97,6 +98,7 @@ impl<'a> Acquisition<'a> {
             core,
             request,
             patience,
+            begun: now,
             limit,
             claim,
             asking,
@@ -136,6 +138,7 @@ impl<'a> Acquisition<'a> {
                     Attempt::Held(hold) => return Ok(Some(hold)),
                     Attempt::Busy(_) if matches!(self.patience, Patience::Once) => return Ok(None),
                     Attempt::Busy(until) => until,
+                    Attempt::Late => return Ok(None),
                     Attempt::Again => continue,
                 },
             };
@@ -152,10 +155,15 @@ impl<'a> Acquisition<'a> {
     async fn attempt(&mut self, mut turn: Option<&mut Turn>) -> Result<Attempt> {
         let core = Arc::clone(self.core);
         let (store, clock) = (&core.shared.store, core.shared.clock);
+        if let (None, Some(turn)) = (self.failing, turn.as_deref()) {
+            // Who stood in line while nobody got an answer has borne that outage, too.
+            self.failing = turn.failing_since().map(|since| since.max(self.begun));
+        }
         let until = self.until();
         self.asking = Some(self.core.debts.asking());
         let claim = self.claim()?;
         let asked = clock.now();
+        let heard = turn.as_deref().is_some_and(Turn::was_answered);
         if let Some(turn) = turn.as_deref_mut() {
             turn.tell(Word::Asked(asked));
             if let Some(listening) = turn.seat().and_then(|seat| seat.listening.as_mut()) {
@@ -188,11 +196,18 @@ impl<'a> Acquisition<'a> {
                 Err(Error::protocol("a fresh hold was said to have been lost"))
             }
             Outcome::Refused(error) if !worth_waiting(&error) => Err(error),
+            // Asked too late for an answer; just before, the lock was busy.
+            Outcome::Unknown(Error::Timeout(_))
+                if heard && clock.now() >= self.limit && clock.now().since(asked) < SILENCE =>
+            {
+                Ok(Attempt::Late)
+            }
             Outcome::Refused(error) | Outcome::Unknown(error) => {
+                let since = *self.failing.get_or_insert(asked);
                 if let Some(turn) = turn {
-                    turn.tell(Word::Failed(error.clone()));
+                    turn.tell(Word::Failed(error.clone(), since));
                 }
-                self.failed(asked, error).await
+                self.failed(error).await
             }
         }
     }
@@ -231,9 +246,8 @@ impl<'a> Acquisition<'a> {
     }
 
     /// No answer, or a refusal that may pass: pauses, or gives up with the error.
-    async fn failed(&mut self, asked: Moment, error: Error) -> Result<Attempt> {
+    async fn failed(&mut self, error: Error) -> Result<Attempt> {
         let clock = self.core.shared.clock;
-        self.failing.get_or_insert(asked);
         let again = clock.now().after(self.pause / 2 + jitter(self.pause / 2));
         if again >= self.until() {
             return Err(error);
@@ -313,6 +327,8 @@ enum Attempt {
     Held(Arc<Hold>),
     /// Somebody holds, at most until then unless the lease is renewed.
     Busy(Moment),
+    /// Somebody held a moment ago, and there is no time to ask again.
+    Late,
     Again,
 }
 
