@@ -67,6 +67,20 @@ fn begin_close(client: Client) -> Pin<Box<dyn Future<Output = CloseReport> + Sen
     closing
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lock_granted_while_its_client_is_closed_is_given_back() {
+    let client = Client::memory();
+    let (mutex, other) = (client.mutex("m"), client.clone());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    testing::meanwhile(&client, move || sender.send(begin_close(other)).unwrap()).unwrap();
+    let answer = mutex.lock().await;
+    assert!(matches!(answer, Err(Error::Closed(_))), "{answer:?}");
+    let report = receiver.recv().unwrap().await;
+    let told = (report.released, report.unreleased, report.outstanding);
+    assert_eq!(told, (1, 0, 0));
+    assert_eq!(stats(&client).watched, 0);
+}
+
 #[tokio::test]
 async fn bounded_tries_that_end_together_all_say_busy() {
     for kind in [Kind::Local, Kind::Redis] {
@@ -83,6 +97,25 @@ async fn bounded_tries_that_end_together_all_say_busy() {
         }
         held.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_close_waits_for_a_release_that_is_under_way() {
+    let server = Server::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let guard = client.mutex("m").lock().await.unwrap();
+    server.pause();
+    let release = tokio::spawn(guard.release());
+    sleep(50 * MILLI).await;
+    let closing = tokio::spawn(client.close());
+    sleep(200 * MILLI).await;
+    let early = closing.is_finished();
+    server.resume();
+    let report = within("the close", closing).await.unwrap();
+    assert!(!early, "{report:?}");
+    assert_eq!((report.released, report.unreleased), (1, 0));
+    assert!(matches!(release.await.unwrap(), Err(Error::Closed(_))));
+    assert!(server.keys().await.is_empty());
 }
 
 #[tokio::test]

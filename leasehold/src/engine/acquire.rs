@@ -161,6 +161,8 @@ impl<'a> Acquisition<'a> {
         }
         let until = self.until();
         self.asking = Some(self.core.debts.asking());
+        // After that, so that a close either waits for this request or is seen here.
+        core.shared.life.check()?;
         let claim = self.claim()?;
         let asked = clock.now();
         let heard = turn.as_deref().is_some_and(Turn::was_answered);
@@ -171,15 +173,16 @@ impl<'a> Acquisition<'a> {
             }
         }
         let outcome = claim.acquire(store, until).await;
-        if claim.flight.unanswered().is_none() {
-            self.asking = None;
-        }
+        let answered = claim.flight.unanswered().is_none();
+        let asking = self.asking.take_if(|_| answered);
         if let (Some(turn), Outcome::Done(_)) = (turn.as_deref_mut(), &outcome) {
             turn.tell(Word::Answered);
         }
         match outcome {
             Outcome::Done(Acquired::Held) => {
-                let held = self.granted(asked);
+                let held = self.granted(asked)?;
+                // Only now: a close finds the hold watched, or left to the reaper.
+                drop(asking);
                 if let (Attempt::Held(_), Some(seat)) = (&held, turn.and_then(Turn::seat)) {
                     seat.busy_until = Some(asked.after(self.request.term.ttl().as_duration()));
                 }
@@ -203,6 +206,7 @@ impl<'a> Acquisition<'a> {
                 Ok(Attempt::Late)
             }
             Outcome::Refused(error) | Outcome::Unknown(error) => {
+                drop(asking);
                 let since = *self.failing.get_or_insert(asked);
                 if let Some(turn) = turn {
                     turn.tell(Word::Failed(error.clone(), since));
@@ -225,7 +229,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The store said held: a hold, unless its lease has run out on the way.
-    fn granted(&mut self, asked: Moment) -> Attempt {
+    fn granted(&mut self, asked: Moment) -> Result<Attempt> {
         let shared = &self.core.shared;
         let asked = if planted(Fault::DeadlineFromReply) {
             shared.clock.now()
@@ -234,15 +238,21 @@ impl<'a> Acquisition<'a> {
         };
         let mut tracker = Tracker::granted(self.request.term, asked);
         let Some(claim) = self.claim.take() else {
-            return Attempt::Again;
+            return Ok(Attempt::Again);
         };
         if tracker.ended(shared.clock.now()).is_some() && !planted(Fault::NoRecheck) {
             self.core.debts.leave_claim(claim);
-            return Attempt::Again;
+            return Ok(Attempt::Again);
         }
         let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
         shared.watchdog.watch(&hold);
-        Attempt::Held(hold)
+        // After that, so that a close either finds the hold watched or is seen here.
+        if let Err(closed) = shared.life.check() {
+            self.core.end(&hold);
+            self.core.debts.leave(&hold);
+            return Err(closed);
+        }
+        Ok(Attempt::Held(hold))
     }
 
     /// No answer, or a refusal that may pass: pauses, or gives up with the error.

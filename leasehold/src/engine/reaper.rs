@@ -22,7 +22,7 @@ pub(crate) struct Debts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) owed: usize,
-    /// Requests for a lock that are out: if dropped, each becomes a debt.
+    /// Requests that somebody awaits: if dropped, each becomes a debt.
     pub(crate) asking: usize,
     pub(crate) released: usize,
     pub(crate) abandoned: usize,
@@ -40,9 +40,11 @@ enum Debt {
 pub(crate) struct Owed {
     debts: Debts,
     hold: Option<Arc<Hold>>,
+    /// Until then, so that a close waits for the answer. Dropped after the hold was left.
+    _asking: Asking,
 }
 
-/// A request for a lock that is out; over when dropped.
+/// A request that is out and becomes a debt if it is dropped; over when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Asking(Arc<watch::Sender<Tally>>);
 
@@ -74,6 +76,7 @@ impl Debts {
         Owed {
             debts: self.clone(),
             hold: Some(Arc::clone(hold)),
+            _asking: self.asking(),
         }
     }
 
