@@ -138,3 +138,25 @@ async fn waiters_in_one_line_bear_an_outage_together() {
     let took = begun.elapsed();
     assert!(took >= SECOND && took < 2 * SECOND, "{took:?}");
 }
+
+#[tokio::test]
+async fn a_break_whose_answer_is_missing_is_not_repeated() {
+    let server = Server::start().await;
+    let (client, other) = (hasty(&server).await, hasty(&server).await);
+    let held = other.mutex("m").lock().await.unwrap();
+    assert!(!client.mutex("warm").force_unlock().await.unwrap());
+    let before = server.calls("evalsha").await;
+    server.pause();
+    let mutex = client.mutex("m");
+    let broken = tokio::spawn(async move { mutex.force_unlock().await });
+    sleep(500 * MILLI).await;
+    server.resume();
+    let answer = within("the break", broken).await.unwrap();
+    // A second one might break the lock of whoever came next.
+    assert!(
+        answer.as_ref().is_err_and(Error::outcome_is_unknown),
+        "{answer:?}"
+    );
+    assert_eq!(server.calls("evalsha").await, before + 1);
+    drop(held);
+}

@@ -17,7 +17,8 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Repeats an operation that may run twice until it is answered, or `until`.
+    /// Repeats an operation until it is answered, or `until`. One that must not run twice is
+    /// repeated only while it certainly did not run.
     pub(crate) async fn repeat<O: Operation>(&self, op: &O, until: Moment) -> Result<O::Reply> {
         let flight = Flight::default();
         let mut pause = FIRST_PAUSE;
@@ -25,6 +26,7 @@ impl Shared {
             let error = match self.store.run(op, &flight, until).await {
                 Outcome::Done(reply) => return Ok(reply),
                 Outcome::Refused(error) if !error.is_retryable() => return Err(error),
+                Outcome::Unknown(error) if !O::REPEATABLE => return Err(error),
                 Outcome::Refused(error) | Outcome::Unknown(error) => error,
             };
             let again = self.clock.now().after(pause);
