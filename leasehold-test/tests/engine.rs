@@ -160,3 +160,22 @@ async fn a_break_whose_answer_is_missing_is_not_repeated() {
     assert_eq!(server.calls("evalsha").await, before + 1);
     drop(held);
 }
+
+#[tokio::test]
+async fn a_lease_that_was_extended_is_owed_for_as_long() {
+    let server = Server::start().await;
+    let client = hasty(&server).await;
+    let guard = client.mutex("m").fixed_lease(400 * MILLI).lock().await;
+    let guard = guard.unwrap();
+    guard.extend(60 * SECOND).await.unwrap();
+    // Nothing can be sent for a while that is longer than the first lease.
+    server
+        .query::<u64>(&["CLIENT", "KILL", "TYPE", "normal"])
+        .await;
+    server.pause();
+    sleep(50 * MILLI).await;
+    drop(guard);
+    sleep(SECOND).await;
+    server.resume();
+    eventually("the lock is free", async || server.keys().await.is_empty()).await;
+}

@@ -26,6 +26,8 @@ struct Inner {
     detached: bool,
     /// Not before then is the store asked again after a failure.
     retry: Option<Moment>,
+    /// The longest TTL that the store was asked for.
+    longest: Ttl,
 }
 
 impl Hold {
@@ -34,6 +36,7 @@ impl Hold {
             tracker,
             detached: false,
             retry: None,
+            longest: claim.term.ttl(),
         });
         Self {
             claim,
@@ -170,6 +173,16 @@ impl Hold {
 
     pub(crate) fn is_detached(&self) -> bool {
         self.with(|inner, _| inner.detached)
+    }
+
+    /// The store is about to be asked for `ttl`, and may keep the hold so long.
+    pub(crate) fn may_last(&self, ttl: Ttl) {
+        self.with(|inner, _| inner.longest = inner.longest.max(ttl));
+    }
+
+    /// The longest that the store may keep the hold.
+    pub(crate) fn longest(&self) -> Ttl {
+        self.with(|inner, _| inner.longest)
     }
 
     /// The TTL that a renewal at this moment sets; none if the hold is only to be looked at.

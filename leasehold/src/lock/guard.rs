@@ -167,6 +167,7 @@ impl MutexGuard {
             hold: id,
             ttl: Some(ttl),
         }]);
+        hold.may_last(ttl);
         let asked = core.shared.clock.now();
         let until = core.call_limit().min(hold.deadline());
         let call = core.shared.repeat(&batch, until);
