@@ -79,7 +79,11 @@ impl Shared {
         let mut pause = FIRST_PAUSE;
         let mut repeated = false;
         loop {
-            let error = match hold.claim.release(&self.store, until).await {
+            // Only what is certainly sent before the deadline excuses that nothing is found later.
+            let deadline = hold.deadline();
+            let in_time = self.clock.now() < deadline;
+            let end = if in_time { until.min(deadline) } else { until };
+            let error = match hold.claim.release(&self.store, end).await {
                 Outcome::Done(Released::Freed { announced }) => {
                     if !announced {
                         tracing::warn!(lock = hold.claim.name.as_str(), "waiters were not told");
@@ -94,7 +98,7 @@ impl Shared {
                 Outcome::Refused(error) if !error.is_retryable() => return Err(error),
                 Outcome::Refused(error) => error,
                 Outcome::Unknown(error) => {
-                    repeated = true;
+                    repeated |= in_time;
                     error
                 }
             };
