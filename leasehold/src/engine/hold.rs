@@ -131,10 +131,12 @@ impl Hold {
     /// The store said held; with a TTL, it also set that TTL.
     pub(crate) fn confirmed(&self, asked: Moment, ttl: Option<Ttl>) {
         self.with(|inner, now| {
-            inner.retry = None;
             match ttl {
                 Some(ttl) => inner.tracker.renewed(asked, ttl, now),
                 None => inner.tracker.held(asked, now),
+            }
+            if !inner.tracker.is_doubted() {
+                inner.retry = None;
             }
         });
     }
@@ -142,7 +144,7 @@ impl Hold {
     /// No definite answer; the store is to be asked again after `pause`.
     pub(crate) fn doubt(&self, pause: Duration) {
         self.with(|inner, now| {
-            inner.tracker.doubt();
+            inner.tracker.doubt(now);
             inner.retry = Some(now.after(pause));
         });
     }
