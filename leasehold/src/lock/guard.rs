@@ -179,6 +179,9 @@ impl MutexGuard {
             Ok(_) => hold.lose("the store no longer had it"),
             Err(error) => {
                 hold.distrust();
+                if !matches!(error, Error::Closed(_)) {
+                    core.shared.watchdog.watch(hold);
+                }
                 return hold
                     .loss()
                     .map_or(Err(error), |reason| Err(Error::Lost(reason)));
