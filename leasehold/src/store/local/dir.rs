@@ -18,7 +18,7 @@ const FALLBACK: &str = "/tmp";
 const LONGEST: usize = 80;
 
 /// File systems on which an OS lock may not be seen by other machines, or by anybody.
-const NETWORKED: [(u32, &str); 16] = [
+const NETWORKED: [(u32, &str); 18] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
     (0xFE53_4D42, "SMB2"),
@@ -35,6 +35,8 @@ const NETWORKED: [(u32, &str); 16] = [
     (0x564C, "NCP"),
     (0x4750_4653, "GPFS"),
     (0x1983_0326, "BeeGFS"),
+    (0x786F_4256, "a VirtualBox folder"),
+    (0xBACB_ACBC, "a VMware folder"),
 ];
 
 /// Finds, makes and checks the directory; makes what belongs in it.

@@ -152,7 +152,13 @@ impl LocalStore {
                 }
                 Err(error) => return Err(error),
             };
-            let mut state = session.record(&self.inner.boot)?.state;
+            let mut state = match session.record(&self.inner.boot) {
+                Ok(record) => record.state,
+                Err(error) => {
+                    tracing::warn!(%error, "a file is passed over");
+                    continue;
+                }
+            };
             let now = Clock::Boot.present();
             self.inner.holds.reclaim(&mut state, now)?;
             let names = state.names().filter(|name| super::glob(pattern, name));
