@@ -141,6 +141,12 @@ fn output_that_nobody_reads_ends_a_command_quietly() {
 }
 
 #[test]
+fn who_kills_all_leaseholds_by_name_spares_the_supervisor() {
+    let done = Place::local().run(&[], "cat /proc/$PPID/comm").done();
+    assert_eq!(done.out, "hold-supervisor\n");
+}
+
+#[test]
 fn a_surviving_grandchild_keeps_the_lock_of_this_machine() {
     let place = Place::local();
     let done = place
