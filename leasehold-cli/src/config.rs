@@ -153,8 +153,8 @@ fn min_hold_within(min_hold: Duration, lease: Lease) -> Result<Duration, Wrong> 
     match lease {
         // A little less than the lease can be relied upon.
         Lease::Fixed(length) if min_hold >= length / 20 * 19 => Err(format!(
-            "--min-hold {} does not fit into --lease {}, which is not renewed: it must be less than \
-             95 % of it",
+            "--min-hold {} does not fit into --lease {}, which is not renewed: \
+             it must be less than 95 % of it",
             humantime::format_duration(min_hold),
             humantime::format_duration(length),
         )),
