@@ -235,7 +235,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let child = Command::new("redis-server")
+        let binary = std::env::var("LEASEHOLD_REDIS_SERVER");
+        let child = Command::new(binary.as_deref().unwrap_or("redis-server"))
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .args(options)
