@@ -525,6 +525,27 @@ async fn a_replica_is_refused_and_a_demoted_master_is_waited_for() {
     guard.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_dropped_guard_is_released_once_its_server_takes_writes_again() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let _: () = raw.ask("REPLICAOF 127.0.0.1 1").await;
+    drop(guard);
+    eventually("the release is refused", async || {
+        let errors: String = raw.ask("INFO errorstats").await;
+        errors.contains("errorstat_READONLY")
+    })
+    .await;
+    let _: () = raw.ask("REPLICAOF NO ONE").await;
+    eventually("the lock is free", async || {
+        raw.ask::<u64>("EXISTS x").await == 0
+    })
+    .await;
+    assert_eq!(client.close().await.released, 1);
+}
+
 /// A script whose first call is a write that needs no memory is past the server's memory check.
 #[tokio::test]
 async fn a_full_server_refuses_locks_and_takes_releases() {
