@@ -11,12 +11,14 @@
 
 pub mod backend;
 pub mod random;
+pub mod relay;
 pub mod server;
 pub mod taker;
 pub mod time;
 
 pub use backend::{Backend, Kind};
 pub use random::Random;
+pub use relay::Relay;
 pub use server::Server;
 pub use taker::Taker;
 pub use time::{eventually, in_time, within};

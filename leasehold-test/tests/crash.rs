@@ -182,6 +182,32 @@ async fn a_holder_that_stands_still_on_one_machine_keeps_the_lock() {
 }
 
 #[tokio::test]
+async fn a_waiter_that_is_killed_is_forgotten_by_the_next_client_that_opens() {
+    let store = Backend::start(Kind::Local).await;
+    let url = store.url().unwrap();
+    let client = store.client().await;
+    let guard = client.mutex("m").lock().await.unwrap();
+    let waiter = Taker::spawn(TAKER, &url, "m", &[]);
+    let dir = client.directory().unwrap();
+    let file = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        path.is_file().then_some(path)
+    };
+    let lock_file = || std::fs::read_dir(dir).unwrap().find_map(file);
+    leasehold_test::eventually("it listens", async || {
+        let text = std::fs::read(lock_file().unwrap()).unwrap();
+        String::from_utf8_lossy(&text).contains(".sock")
+    })
+    .await;
+    waiter.pause();
+    guard.release().await.unwrap();
+    assert!(lock_file().is_some(), "the waiter is still in the table");
+    waiter.kill().await;
+    store.client().await;
+    assert_eq!(lock_file(), None);
+}
+
+#[tokio::test]
 async fn processes_killed_while_they_contend_leave_a_sound_directory() {
     let store = Backend::start(Kind::Local).await;
     let url = store.url().unwrap();

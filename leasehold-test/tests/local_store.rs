@@ -254,6 +254,26 @@ async fn a_client_that_opens_frees_what_the_dead_held() {
 }
 
 #[tokio::test]
+async fn a_listing_shows_what_other_processes_keep_past_its_ttl() {
+    let _alone = STARTING.lock().await;
+    let dir = directory();
+    let a = client(dir.path()).await;
+    let ttl = Duration::from_millis(150);
+    let guard = a.mutex("name").ttl(ttl).lock().await.unwrap();
+    let mut child = keeper(&guard);
+    let begun = Instant::now();
+    assert!(guard.hand_over().await.unwrap());
+    while begun.elapsed() <= ttl {
+        tokio::task::yield_now().await;
+    }
+    let found = a.list("*").await.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(found.len(), 1, "the process that has it lives");
+    assert_eq!(a.list("*").await.unwrap(), [], "it died");
+}
+
+#[tokio::test]
 async fn a_listing_shows_what_is_held() {
     let dir = directory();
     let client = client(dir.path()).await;
@@ -366,6 +386,30 @@ async fn a_request_that_is_dropped_while_the_file_is_busy_is_never_run() {
     drop(file);
     assert!(!mutex.is_locked().await.unwrap());
     assert_eq!(hold_files(dir.path()), 0);
+}
+
+/// The worker of this runtime does nothing else while this test does not await.
+#[tokio::test]
+async fn a_worker_that_is_blocked_keeps_no_lock_file_from_others() {
+    let dir = directory();
+    let a = client(dir.path()).await;
+    let _hold = a.mutex("{x}1").lock().await.unwrap().forget();
+    let file = fs::File::open(lock_files(dir.path()).remove(0)).unwrap();
+    file.lock().unwrap();
+    let mutex = a.mutex("{x}2");
+    let waiter = tokio::spawn(async move { mutex.lock().await.unwrap() });
+    while hold_files(dir.path()) == 0 {
+        tokio::task::yield_now().await;
+    }
+    file.unlock().unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(50) {
+        std::thread::yield_now();
+    }
+    file.try_lock().unwrap();
+    file.unlock().unwrap();
+    let guard = tokio::time::timeout(SOON, waiter).await.unwrap().unwrap();
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]

@@ -302,6 +302,28 @@ async fn a_frozen_server_does_not_leave_a_waiter_deaf() {
 }
 
 #[tokio::test]
+async fn a_user_that_may_not_ping_keeps_its_subscription() {
+    let server = Server::start(&[]).await;
+    let mut raw = server.raw().await;
+    let _: () = raw.ask("ACL SETUSER bob on nopass ~* &* +@all -ping").await;
+    let holder = server.client().await;
+    let url = format!("redis://bob@127.0.0.1:{}", server.port);
+    let other = Client::connect(&url).await.unwrap();
+    let guard = holder.mutex("quiet").lock().await.unwrap();
+    let waiting = waiter(&other, "quiet");
+    subscribed(&mut raw, "quiet").await;
+    eventually("two heartbeats were refused", async || {
+        let all = commands(&mut raw).await;
+        let line = all.lines().find(|line| line.starts_with("cmdstat_ping:"));
+        line.is_some_and(|line| line.contains("rejected_calls=2,"))
+    })
+    .await;
+    assert_eq!(stats(&other).woken_by_gap, 0);
+    guard.release().await.unwrap();
+    drop(timeout(SOON, waiting).await.unwrap().unwrap());
+}
+
+#[tokio::test]
 async fn a_dead_server_is_unavailable_and_waited_for_when_it_comes_back() {
     let mut server = Server::start().await;
     let client = client(&server).await;

@@ -73,7 +73,8 @@ async fn re_04_leases_that_end_all_the_time_never_overlap(backend: Backend) {
         let (claims, mut random) = (Arc::clone(&claims), Random::fixed(random.number()));
         tasks.push(tokio::spawn(async move {
             let mutex = client.mutex("x").fixed_lease(Duration::from_millis(20));
-            while Instant::now() < end {
+            // On a busy machine few claims are made in that time: go on until there are enough.
+            while Instant::now() < end || claims.lock().unwrap().len() <= 50 {
                 let Some(guard) = mutex.try_lock().await.unwrap() else {
                     continue;
                 };
@@ -96,7 +97,6 @@ async fn re_04_leases_that_end_all_the_time_never_overlap(backend: Backend) {
     watcher.await.unwrap();
     let mut claims = claims.lock().unwrap().clone();
     claims.sort();
-    assert!(claims.len() > 50, "only {} claims", claims.len());
     for pair in claims.windows(2) {
         assert!(pair[0].1 <= pair[1].0, "two claims overlap: {pair:?}");
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::hub::{Listening, Woken};
-use super::queue::{Turn, Word};
+use super::queue::{SILENCE, Turn, Word};
 use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
@@ -67,6 +67,7 @@ struct Acquisition<'a> {
     core: &'a Arc<Core>,
     request: &'a Request,
     patience: Patience,
+    begun: Moment,
     limit: Moment,
     claim: Option<Claim>,
     /// While a request is out. Dropped after the claim was left to the reaper.
@@ -97,6 +98,7 @@ impl<'a> Acquisition<'a> {
             core,
             request,
             patience,
+            begun: now,
             limit,
             claim,
             asking,
@@ -136,6 +138,7 @@ impl<'a> Acquisition<'a> {
                     Attempt::Held(hold) => return Ok(Some(hold)),
                     Attempt::Busy(_) if matches!(self.patience, Patience::Once) => return Ok(None),
                     Attempt::Busy(until) => until,
+                    Attempt::Late => return Ok(None),
                     Attempt::Again => continue,
                 },
             };
@@ -152,10 +155,17 @@ impl<'a> Acquisition<'a> {
     async fn attempt(&mut self, mut turn: Option<&mut Turn>) -> Result<Attempt> {
         let core = Arc::clone(self.core);
         let (store, clock) = (&core.shared.store, core.shared.clock);
+        if let (None, Some(turn)) = (self.failing, turn.as_deref()) {
+            // Who stood in line while nobody got an answer has borne that outage, too.
+            self.failing = turn.failing_since().map(|since| since.max(self.begun));
+        }
         let until = self.until();
         self.asking = Some(self.core.debts.asking());
+        // After that, so that a close either waits for this request or is seen here.
+        core.shared.life.check()?;
         let claim = self.claim()?;
         let asked = clock.now();
+        let heard = turn.as_deref().is_some_and(Turn::was_answered);
         if let Some(turn) = turn.as_deref_mut() {
             turn.tell(Word::Asked(asked));
             if let Some(listening) = turn.seat().and_then(|seat| seat.listening.as_mut()) {
@@ -163,15 +173,16 @@ impl<'a> Acquisition<'a> {
             }
         }
         let outcome = claim.acquire(store, until).await;
-        if claim.flight.unanswered().is_none() {
-            self.asking = None;
-        }
+        let answered = claim.flight.unanswered().is_none();
+        let asking = self.asking.take_if(|_| answered);
         if let (Some(turn), Outcome::Done(_)) = (turn.as_deref_mut(), &outcome) {
             turn.tell(Word::Answered);
         }
         match outcome {
             Outcome::Done(Acquired::Held) => {
-                let held = self.granted(asked);
+                let held = self.granted(asked)?;
+                // Only now: a close finds the hold watched, or left to the reaper.
+                drop(asking);
                 if let (Attempt::Held(_), Some(seat)) = (&held, turn.and_then(Turn::seat)) {
                     seat.busy_until = Some(asked.after(self.request.term.ttl().as_duration()));
                 }
@@ -188,11 +199,19 @@ impl<'a> Acquisition<'a> {
                 Err(Error::protocol("a fresh hold was said to have been lost"))
             }
             Outcome::Refused(error) if !worth_waiting(&error) => Err(error),
+            // Asked too late for an answer; just before, the lock was busy.
+            Outcome::Unknown(Error::Timeout(_))
+                if heard && clock.now() >= self.limit && clock.now().since(asked) < SILENCE =>
+            {
+                Ok(Attempt::Late)
+            }
             Outcome::Refused(error) | Outcome::Unknown(error) => {
+                drop(asking);
+                let since = *self.failing.get_or_insert(asked);
                 if let Some(turn) = turn {
-                    turn.tell(Word::Failed(error.clone()));
+                    turn.tell(Word::Failed(error.clone(), since));
                 }
-                self.failed(asked, error).await
+                self.failed(error).await
             }
         }
     }
@@ -210,7 +229,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The store said held: a hold, unless its lease has run out on the way.
-    fn granted(&mut self, asked: Moment) -> Attempt {
+    fn granted(&mut self, asked: Moment) -> Result<Attempt> {
         let shared = &self.core.shared;
         let asked = if planted(Fault::DeadlineFromReply) {
             shared.clock.now()
@@ -219,21 +238,26 @@ impl<'a> Acquisition<'a> {
         };
         let mut tracker = Tracker::granted(self.request.term, asked);
         let Some(claim) = self.claim.take() else {
-            return Attempt::Again;
+            return Ok(Attempt::Again);
         };
         if tracker.ended(shared.clock.now()).is_some() && !planted(Fault::NoRecheck) {
             self.core.debts.leave_claim(claim);
-            return Attempt::Again;
+            return Ok(Attempt::Again);
         }
         let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
         shared.watchdog.watch(&hold);
-        Attempt::Held(hold)
+        // After that, so that a close either finds the hold watched or is seen here.
+        if let Err(closed) = shared.life.check() {
+            self.core.end(&hold);
+            self.core.debts.leave(&hold);
+            return Err(closed);
+        }
+        Ok(Attempt::Held(hold))
     }
 
     /// No answer, or a refusal that may pass: pauses, or gives up with the error.
-    async fn failed(&mut self, asked: Moment, error: Error) -> Result<Attempt> {
+    async fn failed(&mut self, error: Error) -> Result<Attempt> {
         let clock = self.core.shared.clock;
-        self.failing.get_or_insert(asked);
         let again = clock.now().after(self.pause / 2 + jitter(self.pause / 2));
         if again >= self.until() {
             return Err(error);
@@ -257,12 +281,13 @@ impl<'a> Acquisition<'a> {
     /// Sleeps until the lock may be free. Whether the caller still wants it then.
     async fn wait(&mut self, turn: &mut Turn, busy_until: Moment) -> bool {
         let clock = self.core.shared.clock;
+        let Some(seat) = turn.seat() else {
+            return false;
+        };
+        // Waited for once: after that, the store is asked.
+        seat.busy_until = None;
         match &self.request.wait {
             Wait::Notify => {
-                let Some(seat) = turn.seat() else {
-                    return false;
-                };
-                seat.busy_until = None;
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
                 self.notified(listening, busy_until).await;
             }
@@ -291,7 +316,10 @@ impl<'a> Acquisition<'a> {
             // Between the last try and this point anything may have been announced: the next try
             // finds out.
             let deaf = end.min(clock.now().after(DEAF));
-            clock.limit(deaf, listening.live()).await;
+            let live = clock.limit(deaf, listening.live()).await;
+            if live.is_none() && deaf < self.limit {
+                counts.woken_by_timer.fetch_add(1, Ordering::Relaxed);
+            }
             return;
         }
         let count = match clock.limit(end, listening.woken()).await {
@@ -309,6 +337,8 @@ enum Attempt {
     Held(Arc<Hold>),
     /// Somebody holds, at most until then unless the lease is renewed.
     Busy(Moment),
+    /// Somebody held a moment ago, and there is no time to ask again.
+    Late,
     Again,
 }
 

@@ -26,6 +26,8 @@ struct Inner {
     detached: bool,
     /// Not before then is the store asked again after a failure.
     retry: Option<Moment>,
+    /// The longest TTL that the store was asked for.
+    longest: Ttl,
 }
 
 impl Hold {
@@ -34,6 +36,7 @@ impl Hold {
             tracker,
             detached: false,
             retry: None,
+            longest: claim.term.ttl(),
         });
         Self {
             claim,
@@ -128,10 +131,12 @@ impl Hold {
     /// The store said held; with a TTL, it also set that TTL.
     pub(crate) fn confirmed(&self, asked: Moment, ttl: Option<Ttl>) {
         self.with(|inner, now| {
-            inner.retry = None;
             match ttl {
                 Some(ttl) => inner.tracker.renewed(asked, ttl, now),
                 None => inner.tracker.held(asked, now),
+            }
+            if !inner.tracker.is_doubted() {
+                inner.retry = None;
             }
         });
     }
@@ -139,7 +144,7 @@ impl Hold {
     /// No definite answer; the store is to be asked again after `pause`.
     pub(crate) fn doubt(&self, pause: Duration) {
         self.with(|inner, now| {
-            inner.tracker.doubt();
+            inner.tracker.doubt(now);
             inner.retry = Some(now.after(pause));
         });
     }
@@ -170,6 +175,16 @@ impl Hold {
 
     pub(crate) fn is_detached(&self) -> bool {
         self.with(|inner, _| inner.detached)
+    }
+
+    /// The store is about to be asked for `ttl`, and may keep the hold so long.
+    pub(crate) fn may_last(&self, ttl: Ttl) {
+        self.with(|inner, _| inner.longest = inner.longest.max(ttl));
+    }
+
+    /// The longest that the store may keep the hold.
+    pub(crate) fn longest(&self) -> Ttl {
+        self.with(|inner, _| inner.longest)
     }
 
     /// The TTL that a renewal at this moment sets; none if the hold is only to be looked at.

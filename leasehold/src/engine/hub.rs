@@ -79,7 +79,11 @@ impl Hub {
 impl Events for Hub {
     fn heard(&self, event: Event<'_>) {
         match event {
-            Event::Live(channel) => self.signal(channel, |signal| signal.live = true),
+            // Live again without a gap: the first was said of an earlier listener's subscription,
+            // and between the two nobody may have listened.
+            Event::Live(channel) => self.signal(channel, |signal| {
+                signal.gaps += u64::from(std::mem::replace(&mut signal.live, true));
+            }),
             Event::Message(channel) => self.signal(channel, |signal| signal.messages += 1),
             Event::Gap(channel) => self.signal(channel, |signal| {
                 signal.live = false;
@@ -184,5 +188,28 @@ impl std::fmt::Debug for Listening {
         f.debug_struct("Listening")
             .field("channel", &self.channel)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_that_comes_to_be_live_a_second_time_had_a_gap() {
+        let hub = Hub::new();
+        let signal = watch::Sender::new(Signal::default());
+        let heard = signal.subscribe();
+        let listeners = 1;
+        hub.lock()
+            .insert("c".to_owned(), Channel { listeners, signal });
+        let gaps = || heard.borrow().gaps;
+        hub.heard(Event::Live("c"));
+        assert_eq!(gaps(), 0);
+        hub.heard(Event::Live("c"));
+        assert_eq!(gaps(), 1);
+        hub.heard(Event::Gap("c"));
+        hub.heard(Event::Live("c"));
+        assert_eq!((gaps(), heard.borrow().live), (2, true));
     }
 }

@@ -34,17 +34,19 @@ struct Line {
 /// What the first in line heard from the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Word {
-    /// A definite answer, or nothing was asked yet.
+    /// Nothing was asked yet.
     #[default]
+    Nothing,
+    /// A definite answer.
     Answered,
     /// Nothing yet, since then.
     Asked(Moment),
-    /// No answer, but this.
-    Failed(Error),
+    /// No answer since then, but this.
+    Failed(Error, Moment),
 }
 
 /// A store that does not answer for so long cannot be called busy.
-const SILENCE: Duration = Duration::from_millis(250);
+pub(crate) const SILENCE: Duration = Duration::from_millis(250);
 
 /// What the first in line finds: left there by the one before.
 #[derive(Debug, Default)]
@@ -80,11 +82,11 @@ impl Queue {
             .limit(limit, Arc::clone(&line.seat).lock_owned())
             .await;
         match seat {
-            Some(seat) => Ok(Some(Turn {
+            Some(seat) if clock.now() < limit => Ok(Some(Turn {
                 seat: Some(seat),
                 place,
             })),
-            None => line.silence(clock.now()).map_or(Ok(None), Err),
+            Some(_) | None => line.silence(clock.now()).map_or(Ok(None), Err),
         }
     }
 
@@ -121,11 +123,11 @@ impl Line {
     /// Why nobody in this line can be told that the lock is busy, if that is so.
     fn silence(&self, now: Moment) -> Option<Error> {
         match self.word().clone() {
-            Word::Failed(error) => Some(error),
+            Word::Failed(error, _) => Some(error),
             Word::Asked(since) if now.since(since) >= SILENCE => {
                 Some(Error::Timeout(now.since(since)))
             }
-            Word::Asked(_) | Word::Answered => None,
+            Word::Asked(_) | Word::Answered | Word::Nothing => None,
         }
     }
 
@@ -156,11 +158,24 @@ impl Turn {
         self.seat.as_deref_mut()
     }
 
+    /// Whether the last that this line heard was a definite answer.
+    pub(crate) fn was_answered(&self) -> bool {
+        matches!(*self.place.line().word(), Word::Answered)
+    }
+
+    /// Since when this line has had no answer, if that is so.
+    pub(crate) fn failing_since(&self) -> Option<Moment> {
+        match *self.place.line().word() {
+            Word::Failed(_, since) => Some(since),
+            Word::Nothing | Word::Answered | Word::Asked(_) => None,
+        }
+    }
+
     /// Tells those behind what was heard. Asking again does not undo a failure.
     pub(crate) fn tell(&self, word: Word) {
         let line = self.place.line();
         let mut last = line.word();
-        if !matches!((&*last, &word), (Word::Failed(_), Word::Asked(_))) {
+        if !matches!((&*last, &word), (Word::Failed(..), Word::Asked(_))) {
             *last = word;
         }
     }

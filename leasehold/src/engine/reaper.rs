@@ -22,7 +22,7 @@ pub(crate) struct Debts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) owed: usize,
-    /// Requests for a lock that are out: if dropped, each becomes a debt.
+    /// Requests that somebody awaits: if dropped, each becomes a debt.
     pub(crate) asking: usize,
     pub(crate) released: usize,
     pub(crate) abandoned: usize,
@@ -40,9 +40,11 @@ enum Debt {
 pub(crate) struct Owed {
     debts: Debts,
     hold: Option<Arc<Hold>>,
+    /// Until then, so that a close waits for the answer. Dropped after the hold was left.
+    _asking: Asking,
 }
 
-/// A request for a lock that is out; over when dropped.
+/// A request that is out and becomes a debt if it is dropped; over when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Asking(Arc<watch::Sender<Tally>>);
 
@@ -74,6 +76,7 @@ impl Debts {
         Owed {
             debts: self.clone(),
             hold: Some(Arc::clone(hold)),
+            _asking: self.asking(),
         }
     }
 
@@ -123,6 +126,15 @@ impl Debt {
             Self::Hold(hold) => &hold.claim,
         }
     }
+
+    /// How long the store may keep it from now on.
+    fn ttl(&self) -> Duration {
+        match self {
+            Self::Claim(claim) => claim.term.ttl(),
+            Self::Hold(hold) => hold.longest(),
+        }
+        .as_duration()
+    }
 }
 
 /// A debt that its runtime did not let anybody pay: on this machine, too, the TTL is what is left,
@@ -162,10 +174,10 @@ impl Reaper {
 }
 
 async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) {
-    let claim = debt.claim();
-    let paid = release(&shared, claim).await;
+    let (claim, ttl) = (debt.claim(), debt.ttl());
+    let mut paid = release(&shared, claim, ttl).await;
     if let Some(line) = claim.flight.unanswered() {
-        exorcise(&shared, claim, line).await;
+        paid |= exorcise(&shared, claim, ttl, line).await;
     }
     claim.settle();
     tally.send_modify(|tally| {
@@ -179,8 +191,8 @@ async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) 
 }
 
 /// Releases, again and again while the store is away, as long as the TTL may keep the hold.
-async fn release(shared: &Shared, claim: &Claim) -> bool {
-    let end = shared.clock.now().after(claim.term.ttl().as_duration());
+async fn release(shared: &Shared, claim: &Claim, ttl: Duration) -> bool {
+    let end = shared.clock.now().after(ttl);
     let mut pause = FIRST_PAUSE;
     loop {
         match claim.release(&shared.store, end).await {
@@ -200,11 +212,12 @@ async fn release(shared: &Shared, claim: &Claim) -> bool {
     }
 }
 
-/// A request over an old line may be run late: cut the line, and release again behind it.
-async fn exorcise(shared: &Shared, claim: &Claim, line: u64) {
+/// A request over an old line may be run late: cut the line, and release again behind it. Whether
+/// the last release was answered.
+async fn exorcise(shared: &Shared, claim: &Claim, ttl: Duration, line: u64) -> bool {
     shared.store.cut(line).await;
     let begun = shared.clock.now();
-    let ttl = claim.term.ttl().as_duration();
+    let mut answered = false;
     let second = Duration::from_secs(1).min(ttl / 3);
     for moment in [
         begun,
@@ -213,6 +226,8 @@ async fn exorcise(shared: &Shared, claim: &Claim, line: u64) {
     ] {
         shared.clock.sleep_until(moment).await;
         let until: Moment = shared.clock.now().after(shared.limits.call);
-        let _ = claim.release(&shared.store, until).await;
+        let outcome = claim.release(&shared.store, until).await;
+        answered = matches!(outcome, Outcome::Done(_));
     }
+    answered
 }

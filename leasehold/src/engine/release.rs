@@ -17,7 +17,8 @@ pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Repeats an operation that may run twice until it is answered, or `until`.
+    /// Repeats an operation until it is answered, or `until`. One that must not run twice is
+    /// repeated only while it certainly did not run.
     pub(crate) async fn repeat<O: Operation>(&self, op: &O, until: Moment) -> Result<O::Reply> {
         let flight = Flight::default();
         let mut pause = FIRST_PAUSE;
@@ -25,6 +26,7 @@ impl Shared {
             let error = match self.store.run(op, &flight, until).await {
                 Outcome::Done(reply) => return Ok(reply),
                 Outcome::Refused(error) if !error.is_retryable() => return Err(error),
+                Outcome::Unknown(error) if !O::REPEATABLE => return Err(error),
                 Outcome::Refused(error) | Outcome::Unknown(error) => error,
             };
             let again = self.clock.now().after(pause);
@@ -77,7 +79,11 @@ impl Shared {
         let mut pause = FIRST_PAUSE;
         let mut repeated = false;
         loop {
-            let error = match hold.claim.release(&self.store, until).await {
+            // Only what is certainly sent before the deadline excuses that nothing is found later.
+            let deadline = hold.deadline();
+            let in_time = self.clock.now() < deadline;
+            let end = if in_time { until.min(deadline) } else { until };
+            let error = match hold.claim.release(&self.store, end).await {
                 Outcome::Done(Released::Freed { announced }) => {
                     if !announced {
                         tracing::warn!(lock = hold.claim.name.as_str(), "waiters were not told");
@@ -92,7 +98,7 @@ impl Shared {
                 Outcome::Refused(error) if !error.is_retryable() => return Err(error),
                 Outcome::Refused(error) => error,
                 Outcome::Unknown(error) => {
-                    repeated = true;
+                    repeated |= in_time;
                     error
                 }
             };

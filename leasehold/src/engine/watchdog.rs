@@ -149,10 +149,13 @@ impl Drop for Ended {
 
 fn distrust_all(shared: &Shared) {
     let mut schedule = shared.watchdog.lock();
-    let holds: Vec<_> = schedule.due.values().cloned().collect();
-    for hold in holds {
+    let watched: Vec<_> = schedule.watched.values().cloned().collect();
+    for (hold, at) in watched {
         hold.distrust();
-        schedule.put(&hold);
+        // A batch that is out puts its holds back itself.
+        if at.is_some() {
+            schedule.put(&hold);
+        }
     }
 }
 

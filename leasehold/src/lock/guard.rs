@@ -167,6 +167,7 @@ impl MutexGuard {
             hold: id,
             ttl: Some(ttl),
         }]);
+        hold.may_last(ttl);
         let asked = core.shared.clock.now();
         let until = core.call_limit().min(hold.deadline());
         let call = core.shared.repeat(&batch, until);
@@ -178,6 +179,9 @@ impl MutexGuard {
             Ok(_) => hold.lose("the store no longer had it"),
             Err(error) => {
                 hold.distrust();
+                if !matches!(error, Error::Closed(_)) {
+                    core.shared.watchdog.watch(hold);
+                }
                 return hold
                     .loss()
                     .map_or(Err(error), |reason| Err(Error::Lost(reason)));

@@ -203,7 +203,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex: it is left alone. Otherwise as every call.
+    /// [`Error::Protocol`] for a key that is no mutex: it is left alone. After [`Error::Timeout`]
+    /// the lock may have been broken; it is not tried again, since that might break the next one's.
     ///
     /// # Cancel safety
     ///

@@ -47,7 +47,8 @@ pub(crate) struct Tracker {
     deadline: Moment,
     /// When the store was last asked and said held.
     confirmed: Moment,
-    uncertain: bool,
+    /// When its state was last put in doubt, if no answer to a later question has come since.
+    doubted: Option<Moment>,
     /// How it ended; the first end stays.
     ended: Option<End>,
 }
@@ -69,7 +70,7 @@ impl Tracker {
             taken: asked,
             deadline: asked.after(term.ttl().validity()),
             confirmed: asked,
-            uncertain: false,
+            doubted: None,
             ended: None,
         }
     }
@@ -87,7 +88,7 @@ impl Tracker {
         match self.ended(now) {
             Some(End::Lost(_)) => LeaseState::Lost,
             Some(End::Released) => LeaseState::Released,
-            None if self.uncertain || now > self.overdue() => LeaseState::Uncertain,
+            None if self.is_doubted() || now > self.overdue() => LeaseState::Uncertain,
             None => LeaseState::Held,
         }
     }
@@ -106,13 +107,19 @@ impl Tracker {
     pub(crate) fn held(&mut self, asked: Moment, now: Moment) {
         if self.ended(now).is_none() {
             self.confirmed = self.confirmed.max(asked);
-            self.uncertain = false;
+            self.doubted = self.doubted.filter(|&doubted| asked < doubted);
         }
     }
 
     /// An answer is missing, or what answered may have forgotten.
-    pub(crate) fn doubt(&mut self) {
-        self.uncertain = true;
+    ///
+    /// An answer to what was asked before `now` may be the old one's, and ends no doubt.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        self.doubted = Some(now);
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted.is_some()
     }
 
     /// The hold is over. That it is gone after it was given back is no loss.
@@ -192,7 +199,7 @@ mod tests {
     fn only_a_definite_answer_moves_the_deadline() {
         let mut lease = renewed();
         let before = lease.deadline();
-        lease.doubt();
+        lease.doubt(at(101));
         assert_eq!(lease.state(at(101)), LeaseState::Uncertain);
         assert_eq!(lease.deadline(), before);
         lease.held(at(102), at(103));
@@ -202,6 +209,17 @@ mod tests {
         );
         lease.renewed(at(110), Ttl::DEFAULT, at(111));
         assert_eq!(lease.deadline(), at(110).after(Ttl::DEFAULT.validity()));
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_ends_no_doubt() {
+        let mut lease = renewed();
+        lease.doubt(at(105));
+        lease.renewed(at(104), Ttl::DEFAULT, at(106));
+        assert_eq!(lease.state(at(106)), LeaseState::Uncertain);
+        assert_eq!(lease.deadline(), at(104).after(Ttl::DEFAULT.validity()));
+        lease.held(at(106), at(107));
+        assert_eq!(lease.state(at(107)), LeaseState::Held);
     }
 
     #[test]

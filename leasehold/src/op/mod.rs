@@ -19,6 +19,8 @@ pub(crate) trait Operation: Clone + Send + Sync + 'static {
     const SCRIPT: Script;
     /// What the caller learns.
     type Reply: Send + 'static;
+    /// Whether it may run a second time because the answer to the first is missing.
+    const REPEATABLE: bool = true;
 
     /// The keys that the script touches, all in one slot.
     fn keys(&self) -> Vec<&str>;

@@ -168,6 +168,8 @@ impl Operation for ForceUnlock {
     const SCRIPT: Script = FORCE_UNLOCK;
     /// Whether somebody held it.
     type Reply = bool;
+    /// It names no hold, so a second one might break the lock of whoever came next.
+    const REPEATABLE: bool = false;
 
     fn keys(&self) -> Vec<&str> {
         vec![self.name.as_str()]

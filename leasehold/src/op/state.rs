@@ -8,12 +8,22 @@ use super::wrong_type;
 use crate::error::Result;
 
 /// The keys of a store, and the announcements that its operations made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct State {
     keys: BTreeMap<String, Entry>,
     /// Announcements in the order in which they were made, for the store to deliver.
     #[serde(skip)]
     outbox: Vec<Announcement>,
+    /// Nothing expires before then, so that not every operation walks over all keys.
+    #[serde(skip)]
+    soonest: u64,
+}
+
+/// States are equal when their keys are: the rest is not kept.
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys == other.keys
+    }
 }
 
 /// A message to everybody who listens on a channel.
@@ -42,8 +52,13 @@ pub(crate) enum Value {
 impl State {
     /// Forgets every key whose time has come.
     pub(crate) fn expire(&mut self, now_ms: u64) {
+        if now_ms < self.soonest {
+            return;
+        }
         self.keys
             .retain(|_, entry| entry.expires.is_none_or(|at| now_ms < at));
+        let ends = self.keys.values().filter_map(|entry| entry.expires);
+        self.soonest = ends.min().unwrap_or(u64::MAX);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -128,7 +143,9 @@ impl State {
     pub(crate) fn prolong(&mut self, key: &str, ttl_ms: u64, now_ms: u64) {
         if let Some(entry) = self.keys.get_mut(key) {
             let end = now_ms.saturating_add(ttl_ms);
-            entry.expires = Some(entry.expires.map_or(end, |at| at.max(end)));
+            let end = entry.expires.map_or(end, |at| at.max(end));
+            entry.expires = Some(end);
+            self.soonest = self.soonest.min(end);
         }
     }
 
@@ -141,6 +158,7 @@ impl State {
         for entry in self.keys.values_mut() {
             entry.expires = entry.expires.map(|at| at.saturating_sub(delta_ms));
         }
+        self.soonest = 0;
     }
 
     pub(crate) fn publish(&mut self, channel: &str, payload: &str) {

@@ -18,7 +18,7 @@ const FALLBACK: &str = "/tmp";
 const LONGEST: usize = 80;
 
 /// File systems on which an OS lock may not be seen by other machines, or by anybody.
-const NETWORKED: [(u32, &str); 16] = [
+const NETWORKED: [(u32, &str); 18] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
     (0xFE53_4D42, "SMB2"),
@@ -35,6 +35,8 @@ const NETWORKED: [(u32, &str); 16] = [
     (0x564C, "NCP"),
     (0x4750_4653, "GPFS"),
     (0x1983_0326, "BeeGFS"),
+    (0x786F_4256, "a VirtualBox folder"),
+    (0xBACB_ACBC, "a VMware folder"),
 ];
 
 /// Finds, makes and checks the directory; makes what belongs in it.
@@ -63,12 +65,27 @@ fn choose(explicit: Option<&Path>, variable: Option<&OsStr>) -> Result<PathBuf> 
             .map_err(|error| refused(path, &format!("cannot be resolved: {error}")))?;
         return have(&dir, make);
     }
-    // A function of machine and user only, so that cron and a shell meet.
     let own = format!("leasehold-{}", rustix::process::geteuid().as_raw());
-    let preferred = Path::new(PREFERRED).join(&own);
-    match make(&preferred) {
-        Ok(()) => have(&preferred, |_| Ok(())),
-        Err(_) => have(&Path::new(FALLBACK).join(&own), make),
+    settle(
+        &Path::new(PREFERRED).join(&own),
+        &Path::new(FALLBACK).join(&own),
+    )
+}
+
+/// A function of machine and user only, so that cron and a shell meet. So what may pass, as a full
+/// disk, is no reason to go elsewhere: others would hold the same locks in the first directory.
+fn settle(preferred: &Path, fallback: &Path) -> Result<PathBuf> {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    match make(preferred) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                NotFound | NotADirectory | PermissionDenied | ReadOnlyFilesystem
+            ) =>
+        {
+            have(fallback, make)
+        }
+        made => have(preferred, |_| made),
     }
 }
 
@@ -188,6 +205,20 @@ mod tests {
         let variable = Some(two.as_os_str());
         assert_eq!(choose(Some(&one), variable).unwrap(), one);
         assert_eq!(choose(None, variable).unwrap(), two);
+    }
+
+    #[test]
+    fn only_a_place_that_cannot_be_had_is_left_for_another() {
+        let base = tempfile::tempdir().unwrap();
+        let (good, other) = (base.path().join("good"), base.path().join("other"));
+        assert_eq!(settle(&good, &other).unwrap(), good);
+        assert!(!other.exists());
+        let missing = base.path().join("missing/own");
+        assert_eq!(settle(&missing, &other).unwrap(), other);
+        // As a full disk does, a loop says nothing about what others will find there.
+        let circle = base.path().join("loop");
+        symlink(&circle, &circle).unwrap();
+        assert!(message(settle(&circle.join("own"), &other)).contains("made"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,10 @@ use crate::model::Moment;
 use crate::op::State;
 use crate::store::Clock;
 
-/// The pauses of a thread that waits for a file's lock.
-const FIRST_PAUSE: Duration = Duration::from_micros(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+/// How often a busy file is tried again at once. Most are busy for some microseconds.
+const AT_ONCE: u32 = 8;
+/// The pause between two tries after that: the shortest that a timer of the runtime can do.
+const PAUSE: Duration = Duration::from_millis(1);
 /// How much of a name is seen in the name of its file.
 const READABLE: usize = 40;
 
@@ -45,6 +46,14 @@ impl Record {
     pub(super) fn register(&mut self, channel: &str, socket: &str) -> bool {
         let here = self.waiters.entry(channel.to_owned()).or_default();
         here.insert(socket.to_owned())
+    }
+
+    /// Takes sockets that are `gone` from every channel.
+    pub(super) fn forget(&mut self, gone: impl Fn(&str) -> bool) {
+        self.waiters.retain(|_, sockets| {
+            sockets.retain(|socket| !gone(socket));
+            !sockets.is_empty()
+        });
     }
 
     /// Takes the socket from every channel but those that are `kept`.
@@ -91,7 +100,7 @@ pub(super) struct Session {
 pub(super) enum Entry {
     Entered(Session),
     /// Somebody is in it.
-    Busy(File),
+    Busy,
     /// There is no such file, and none was to be made.
     Missing,
 }
@@ -116,27 +125,34 @@ impl Session {
                 Ok(()) if is_at(&file, path) => return Self::load(path, file).map(Entry::Entered),
                 // It was removed before it was locked.
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(Entry::Busy(file)),
+                Err(TryLockError::WouldBlock) => return Ok(Entry::Busy),
                 Err(TryLockError::Error(error)) => return Err(trouble(path, error)),
             }
         }
     }
 
     /// Enters, waiting no longer than `until`. Dropping the future leaves the file alone.
+    ///
+    /// The OS lock is had within one poll only, and nobody waits for it in the kernel: a worker
+    /// that is blocked when it gets the lock would shut every other process out.
     pub(super) async fn enter(path: &Path, create: bool, until: Moment) -> Result<Option<Self>> {
+        let mut tries = 0;
         loop {
-            let file = match Self::try_enter(path, create)? {
+            match Self::try_enter(path, create)? {
                 Entry::Entered(session) => return Ok(Some(session)),
                 Entry::Missing => return Ok(None),
-                Entry::Busy(file) => file,
-            };
-            let Some(file) = Clock::Boot.limit(until, lock(file)).await else {
+                Entry::Busy => {}
+            }
+            let now = Clock::Boot.now();
+            if now >= until {
                 let why = format!("another process keeps {} busy", path.display());
                 return Err(Error::unavailable(why));
-            };
-            let file = file.map_err(|error| trouble(path, error))?;
-            if is_at(&file, path) {
-                return Self::load(path, file).map(Some);
+            }
+            tries += 1;
+            if tries <= AT_ONCE {
+                tokio::task::yield_now().await;
+            } else {
+                Clock::Boot.sleep_until(now.after(PAUSE).min(until)).await;
             }
         }
     }
@@ -233,37 +249,6 @@ fn open(path: &Path, create: bool) -> Result<Option<File>> {
     }
 }
 
-/// Waits for the file's OS lock on a thread of its own.
-///
-/// What is done under the lock is done by the caller: if the future is dropped, the file is
-/// closed and nothing happens to it.
-async fn lock(file: File) -> io::Result<File> {
-    let wanted = Arc::new(());
-    let asked = Arc::downgrade(&wanted);
-    let locked = tokio::task::spawn_blocking(move || lock_while(file, &asked)).await;
-    drop(wanted);
-    locked.map_err(io::Error::other)?
-}
-
-/// Tries again and again, since a thread that sleeps in the kernel for a lock cannot be called
-/// off, and a runtime that ends would wait for it.
-#[expect(clippy::disallowed_methods, reason = "this thread is there to sleep")]
-fn lock_while(file: File, asked: &Weak<()>) -> io::Result<File> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        if asked.strong_count() == 0 {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
 fn trouble(path: &Path, error: io::Error) -> Error {
     failed(&path.display().to_string(), error)
 }
@@ -282,7 +267,7 @@ mod tests {
     fn entered(path: &Path) -> Session {
         match Session::try_enter(path, true).unwrap() {
             Entry::Entered(session) => session,
-            Entry::Busy(_) | Entry::Missing => panic!("not entered"),
+            Entry::Busy | Entry::Missing => panic!("not entered"),
         }
     }
 
@@ -322,7 +307,7 @@ mod tests {
         let path = dir.path().join("a-00000000");
         let session = entered(&path);
         let busy = Session::try_enter(&path, true).unwrap();
-        assert!(matches!(busy, Entry::Busy(_)));
+        assert!(matches!(busy, Entry::Busy));
         drop(session);
         entered(&path);
     }

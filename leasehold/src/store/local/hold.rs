@@ -45,7 +45,7 @@ struct Bond {
 /// What a hold file tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pulse {
-    /// No file, or no telling: the TTL decides.
+    /// No file, or it changes hands: the TTL decides.
     Unbound,
     Alive(Bond),
     Dead,
@@ -79,20 +79,12 @@ impl Holds {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).mode(0o600);
             let file = options.open(&unfinished)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                // A sweep looks at it, and is about to take it away.
-                Err(TryLockError::WouldBlock) => continue,
-                Err(TryLockError::Error(error)) => return Err(error),
+            let finished = finish(&file, Path::new(&unfinished), path, bond);
+            if matches!(finished, Ok(true)) {
+                return Ok(file);
             }
-            bond.write(&file)?;
-            match fs::rename(&unfinished, path) {
-                Ok(()) if is_at(&file, path) => return Ok(file),
-                // A sweep took it away before it was locked.
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+            let _ = fs::remove_file(&unfinished);
+            finished?;
         }
         Err(io::Error::other("it is taken away again and again"))
     }
@@ -101,13 +93,19 @@ impl Holds {
     /// what living holders have, frees and announces what dead ones had, forgets what ran out.
     ///
     /// Returns the holds of the dead; their files are to be removed once the state is written.
-    pub(super) fn reclaim(&self, state: &mut State, now: Now) -> Vec<HoldId> {
+    ///
+    /// Where the kernel cannot be asked about a holder, nothing can be said of the lock: to go by
+    /// the TTL would be to free what a living process has that renews nothing itself.
+    pub(super) fn reclaim(&self, state: &mut State, now: Now) -> Result<Vec<HoldId>> {
         let mut dead = vec![];
         let keys: Vec<_> = state.names().map(str::to_owned).collect();
         for key in keys {
             let fields = state.hash(&key).unwrap_or_default();
             for hold in fields.keys().filter_map(|field| field.parse().ok()) {
-                match self.pulse(&hold) {
+                let pulse = self
+                    .pulse(&hold)
+                    .map_err(|error| failed("whether a holder lives cannot be found out", error))?;
+                match pulse {
                     Pulse::Unbound => {}
                     Pulse::Alive(bond) => bond.prolong(state, &key, now),
                     Pulse::Dead => {
@@ -118,7 +116,7 @@ impl Holds {
             }
         }
         state.expire(now.mono_ms);
-        dead
+        Ok(dead)
     }
 
     /// Removes the hold file of a dead holder.
@@ -142,20 +140,42 @@ impl Holds {
         self.dir.join(hold.as_str())
     }
 
-    fn pulse(&self, hold: &HoldId) -> Pulse {
-        let Ok(mut file) = File::open(self.path(hold)) else {
-            return Pulse::Unbound;
+    fn pulse(&self, hold: &HoldId) -> io::Result<Pulse> {
+        let mut file = match File::open(self.path(hold)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pulse::Unbound),
+            opened => opened?,
         };
         // Shared, so that two who look never take each other for the holder.
-        let locked = file.try_lock_shared();
-        let mut text = String::new();
-        let _ = file.read_to_string(&mut text);
-        let bond = Bond::parse(&text);
-        match locked {
-            Err(TryLockError::WouldBlock) => Pulse::Alive(bond),
-            Ok(()) if !bond.yielding => Pulse::Dead,
-            Ok(()) | Err(TryLockError::Error(_)) => Pulse::Unbound,
-        }
+        let alive = match file.try_lock_shared() {
+            Ok(()) => false,
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Error(error)) => return Err(error),
+        };
+        let mut text = vec![];
+        file.read_to_end(&mut text)?;
+        let bond = Bond::parse(&String::from_utf8_lossy(&text));
+        Ok(match alive {
+            true => Pulse::Alive(bond),
+            false if bond.yielding => Pulse::Unbound,
+            false => Pulse::Dead,
+        })
+    }
+}
+
+/// Locks a hold file and gives it its name. False if a sweep came in between.
+fn finish(file: &File, unfinished: &Path, path: &Path, bond: Bond) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => {}
+        // A sweep looks at it, and is about to take it away.
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    bond.write(file)?;
+    match fs::rename(unfinished, path) {
+        Ok(()) => Ok(is_at(file, path)),
+        // A sweep took it away before it was locked.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -348,7 +368,7 @@ mod tests {
     fn a_living_holder_keeps_a_renewed_lease_without_renewing_it() {
         let (_dir, holds) = directory();
         let (mut state, _, file) = held(&holds, None);
-        assert!(holds.reclaim(&mut state, at(TTL * 5)).is_empty());
+        assert!(holds.reclaim(&mut state, at(TTL * 5)).unwrap().is_empty());
         assert_eq!(state.pttl(KEY, TTL * 5), 30_000);
         drop(file);
     }
@@ -357,7 +377,7 @@ mod tests {
     fn a_lease_with_a_longest_hold_is_the_holders_to_renew() {
         let (_dir, holds) = directory();
         let (mut state, _, file) = held(&holds, Some(Duration::from_secs(60)));
-        assert!(holds.reclaim(&mut state, at(TTL)).is_empty());
+        assert!(holds.reclaim(&mut state, at(TTL)).unwrap().is_empty());
         assert!(state.is_empty());
         drop(file);
     }
@@ -368,7 +388,7 @@ mod tests {
         let (mut state, hold, file) = held(&holds, None);
         drop(file);
         assert_eq!(holds.stale().unwrap(), [holds.path(&hold)]);
-        assert_eq!(holds.reclaim(&mut state, at(1)), [hold]);
+        assert_eq!(holds.reclaim(&mut state, at(1)).unwrap(), [hold]);
         assert!(state.is_empty());
         assert_eq!(state.take_outbox().len(), 1);
     }
@@ -379,9 +399,9 @@ mod tests {
         let (mut state, _, file) = held(&holds, None);
         file.remove();
         file.remove();
-        assert!(holds.reclaim(&mut state, at(TTL - 1)).is_empty());
+        assert!(holds.reclaim(&mut state, at(TTL - 1)).unwrap().is_empty());
         assert_eq!(state.pttl(KEY, TTL - 1), 1);
-        holds.reclaim(&mut state, at(TTL));
+        holds.reclaim(&mut state, at(TTL)).unwrap();
         assert!(state.is_empty());
     }
 
@@ -394,10 +414,32 @@ mod tests {
             ..file.bond
         };
         yielding.write(file.lock().as_ref().unwrap()).unwrap();
-        assert_eq!(holds.pulse(&hold), Pulse::Alive(yielding));
+        assert_eq!(holds.pulse(&hold).unwrap(), Pulse::Alive(yielding));
         drop(file);
-        assert!(holds.reclaim(&mut state, at(1)).is_empty());
+        assert!(holds.reclaim(&mut state, at(1)).unwrap().is_empty());
         assert!(!state.is_empty());
+    }
+
+    #[test]
+    fn a_holder_that_cannot_be_looked_at_is_neither_dead_nor_timed_out() {
+        let (_dir, holds) = directory();
+        let (mut state, hold, _file) = held(&holds, None);
+        let path = holds.path(&hold);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &path).unwrap();
+        let error = holds.reclaim(&mut state, at(TTL)).unwrap_err();
+        assert!(error.is_retryable(), "{error:?}");
+        assert!(!state.is_empty());
+    }
+
+    #[test]
+    fn a_hold_file_that_cannot_be_made_leaves_nothing() {
+        let (_dir, holds) = directory();
+        let hold = ClientId::random().hold(1);
+        fs::create_dir(holds.path(&hold)).unwrap();
+        let error = holds.bind(&hold, LeaseTerm::Fixed(Ttl::DEFAULT));
+        assert!(error.unwrap_err().is_retryable());
+        assert_eq!(fs::read_dir(&holds.dir).unwrap().count(), 1);
     }
 
     #[test]

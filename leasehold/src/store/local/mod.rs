@@ -152,8 +152,15 @@ impl LocalStore {
                 }
                 Err(error) => return Err(error),
             };
-            let mut state = session.record(&self.inner.boot)?.state;
-            state.expire(Clock::Boot.present().mono_ms);
+            let mut state = match session.record(&self.inner.boot) {
+                Ok(record) => record.state,
+                Err(error) => {
+                    tracing::warn!(%error, "a file is passed over");
+                    continue;
+                }
+            };
+            let now = Clock::Boot.present();
+            self.inner.holds.reclaim(&mut state, now)?;
             let names = state.names().filter(|name| super::glob(pattern, name));
             found.extend(names.map(str::to_owned));
         }
@@ -192,7 +199,10 @@ impl Inner {
             Ok(record) => record,
             Err(error) => return Outcome::Refused(error),
         };
-        let dead = self.holds.reclaim(&mut record.state, now);
+        let dead = match self.holds.reclaim(&mut record.state, now) {
+            Ok(dead) => dead,
+            Err(error) => return Outcome::Refused(error),
+        };
         let reply = match op.apply(&mut record.state, now) {
             Ok(reply) => reply,
             Err(error) => return Outcome::Refused(error),
@@ -275,7 +285,7 @@ impl Inner {
         match Session::try_enter(&self.dir.join(file), wanted) {
             Ok(Entry::Entered(session)) => self.attend(file, session, regular),
             Ok(Entry::Missing) => {}
-            Ok(Entry::Busy(_)) => return false,
+            Ok(Entry::Busy) => return false,
             Err(error) => tracing::warn!(file, %error, "a lock file cannot be looked at"),
         }
         true
@@ -285,14 +295,20 @@ impl Inner {
     /// they would otherwise not learn.
     fn attend(&self, file: &str, session: Session, regular: bool) {
         let now = Clock::Boot.present();
-        let mut record = match session.record(&self.boot) {
-            Ok(record) => record,
+        let read = session.record(&self.boot).and_then(|mut record| {
+            let dead = self.holds.reclaim(&mut record.state, now)?;
+            Ok((record, dead))
+        });
+        let (mut record, dead) = match read {
+            Ok(read) => read,
             Err(error) => {
                 tracing::warn!(file, %error, "a lock file cannot be read");
                 return;
             }
         };
-        let dead = self.holds.reclaim(&mut record.state, now);
+        if !regular {
+            record.forget(|socket| !self.ringer.knows(socket));
+        }
         // Read under the file's lock, so that of two who correct the table the later is right.
         let wanted = self.listening().within(file);
         let me = &self.bell.name;

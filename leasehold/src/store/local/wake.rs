@@ -85,6 +85,11 @@ impl Ringer {
         !sent.is_err_and(|error| is_gone(&error))
     }
 
+    /// Whether there is such a socket; that of a dead process goes in a sweep.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.dir.join(name).exists()
+    }
+
     /// Removes the sockets of dead processes.
     pub(super) fn sweep(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {

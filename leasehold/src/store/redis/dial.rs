@@ -1,6 +1,8 @@
 //! From a URL to a connection: look-up, connect, socket options, log-in, under one limit.
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -13,6 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::error;
 use crate::error::{Error, Result};
+use crate::model::Moment;
 use crate::store::Clock;
 
 /// A silent connection is probed after this long.
@@ -47,6 +50,13 @@ pub(super) struct Connection {
 impl Endpoint {
     /// Reads a URL. The URL may hold a password, so nothing of it is repeated in an error.
     pub(super) fn parse(url: &str, limit: Duration) -> Result<Self> {
+        // What follows would be taken for a host and a port, and be shown as such.
+        let (front, query) = url.split_once('?').unwrap_or((url, ""));
+        if front.contains('#') || query.contains(['#', '@']) {
+            return Err(Error::config(
+                "the URL cannot be used: in a user name or password, write # as %23 and ? as %3F",
+            ));
+        }
         let info = url
             .into_connection_info()
             .map_err(|bad| Error::config(description(&bad)))?;
@@ -81,7 +91,7 @@ impl Endpoint {
     ) -> Result<(Connection, T)> {
         let end = Clock::Boot.now().after(self.limit);
         let set_up = async {
-            let mut connection = self.open(pushes).await?;
+            let mut connection = self.open(pushes, end).await?;
             let greeting = greet(&mut connection.handle).await?;
             Ok((connection, greeting))
         };
@@ -93,10 +103,15 @@ impl Endpoint {
         })
     }
 
-    async fn open(&self, pushes: Option<mpsc::UnboundedSender<PushInfo>>) -> Result<Connection> {
-        let address = (self.host.as_str(), self.port);
+    async fn open(
+        &self,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+        end: Moment,
+    ) -> Result<Connection> {
         let unreachable = |cause| error::unreachable(&self.to_string(), cause);
-        let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let addresses: Vec<_> = found.map_err(unreachable)?.collect();
+        let stream = connect(&addresses, end).await.map_err(unreachable)?;
         set_options(&stream).map_err(unreachable)?;
         // Every command has a limit of its own, on a clock that counts suspend.
         let mut config = AsyncConnectionConfig::new()
@@ -118,7 +133,24 @@ impl Endpoint {
     }
 }
 
-fn set_options(stream: &TcpStream) -> std::io::Result<()> {
+/// Tries the addresses of a host in turn, each for its share of the time until `end`: one that
+/// never answers, as IPv6 behind many a firewall, must not hide the others.
+async fn connect(addresses: &[SocketAddr], end: Moment) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
+        let now = Clock::Boot.now();
+        let share = end.since(now) / u32::try_from(left).unwrap_or(u32::MAX);
+        let tried = Clock::Boot.limit(now.after(share), TcpStream::connect(address));
+        match tried.await {
+            Some(Ok(stream)) => return Ok(stream),
+            Some(Err(error)) => last = error,
+            None => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(last)
+}
+
+fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(
@@ -171,6 +203,35 @@ mod tests {
         assert!(!format!("{endpoint:?}").contains("cret"));
     }
 
+    /// A listener that takes no more connections, nor refuses them.
+    fn mute() -> (socket2::Socket, Vec<std::net::TcpStream>) {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let socket = socket.unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        socket.bind(&any.into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let wait = Duration::from_millis(100);
+        let next = || std::net::TcpStream::connect_timeout(&address, wait).ok();
+        let queued = std::iter::from_fn(next).collect();
+        (socket, queued)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_never_answers_does_not_hide_the_next() {
+        let (mute, _queued) = mute();
+        let mute = mute.local_addr().unwrap().as_socket().unwrap();
+        let good = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let good = good.local_addr().unwrap();
+        let soon = || Clock::Boot.now().after(Duration::from_millis(400));
+        let stream = connect(&[mute, good], soon()).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), good);
+        let error = connect(&[mute], soon()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let none = connect(&[], soon()).await.unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+    }
+
     #[test]
     fn a_bad_url_is_not_repeated() {
         for bad in [
@@ -180,6 +241,9 @@ mod tests {
             "redis://ann:hunter2@host/-1",
             "redis://host/?protocol=hunter2",
             "unix:///hunter2",
+            "redis://ann:1#hunter2@host/",
+            "redis://ann:1?hunter2@host/",
+            "redis://:hunter2?@host/",
         ] {
             let error = Endpoint::parse(bad, SECOND).unwrap_err();
             assert!(matches!(error, Error::Config(_)), "{bad}: {error:?}");

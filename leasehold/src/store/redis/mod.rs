@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::sync::watch;
 
-use super::{Clock, Events, Flight, Outcome};
+use super::{Clock, Event, Events, Flight, Outcome};
 use crate::error::{Error, Result};
 use crate::model::Moment;
 use crate::op::Operation;
@@ -48,6 +49,21 @@ pub(crate) struct RedisStore {
     response_timeout: Duration,
 }
 
+/// Tells the engine and the subscriptions of a new connection for commands.
+struct Both {
+    events: Arc<dyn Events>,
+    moved: watch::Sender<()>,
+}
+
+impl Events for Both {
+    fn heard(&self, event: Event<'_>) {
+        if matches!(event, Event::Reset) {
+            self.moved.send_replace(());
+        }
+        self.events.heard(event);
+    }
+}
+
 impl RedisStore {
     /// Connects, or says why not.
     pub(crate) async fn connect(
@@ -57,8 +73,13 @@ impl RedisStore {
     ) -> Result<Self> {
         let response_timeout = settings.response_timeout;
         let endpoint = Arc::new(Endpoint::parse(url, settings.connect_timeout)?);
-        let node = Node::connect(Arc::clone(&endpoint), Arc::clone(&events)).await?;
-        let pubsub = PubSub::start(endpoint, response_timeout, events);
+        let (tell, moved) = watch::channel(());
+        let both = Both {
+            events: Arc::clone(&events),
+            moved: tell,
+        };
+        let node = Node::connect(Arc::clone(&endpoint), Arc::new(both)).await?;
+        let pubsub = PubSub::start(endpoint, response_timeout, moved, events);
         Ok(Self {
             node,
             pubsub,

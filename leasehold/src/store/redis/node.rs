@@ -117,23 +117,22 @@ impl Node {
         }
     }
 
-    /// Ends an old line at the server as well, as far as the server lets us.
-    pub(super) async fn cut(&self, number: u64, limit: Duration) {
+    /// Ends an old line and all between it and the present one at the server as well, as far as
+    /// the server lets us: what was repeated may be on any of them.
+    pub(super) async fn cut(&self, oldest: u64, limit: Duration) {
         let until = Clock::Boot.now().after(limit);
-        let Some(peer) = self.peers.get(number) else {
-            return;
-        };
         let Ok(line) = self.line(until).await else {
             return;
         };
-        if number >= line.number {
-            return;
+        let mut kills = redis::pipe();
+        for peer in self.peers.between(oldest, line.number) {
+            // Client ids begin anew when a server restarts; the address tells its clients apart.
+            let kill = kills.cmd("CLIENT").arg("KILL");
+            kill.arg("ID").arg(peer.id).arg("ADDR").arg(peer.address);
         }
-        // Client ids begin anew when a server restarts; the address tells its clients apart.
-        let mut kill = redis::cmd("CLIENT");
-        kill.arg("KILL").arg("ID").arg(peer.id);
-        kill.arg("ADDR").arg(peer.address);
-        let _ = line.ask(&kill, until, limit).await;
+        if !kills.is_empty() {
+            let _ = line.ask_all(&kills, until, limit).await;
+        }
     }
 }
 
@@ -220,8 +219,10 @@ impl Line {
 }
 
 impl Peers {
-    fn get(&self, number: u64) -> Option<Peer> {
-        self.lock().get(&number).cloned()
+    fn between(&self, oldest: u64, present: u64) -> Vec<Peer> {
+        let peers = self.lock();
+        let old = oldest.min(present)..present;
+        peers.range(old).map(|(_, peer)| peer.clone()).collect()
     }
 
     fn remember(&self, number: u64, peer: Peer) {

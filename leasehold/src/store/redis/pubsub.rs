@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::backoff::Backoff;
@@ -34,11 +35,20 @@ pub(super) struct PubSub {
 
 impl PubSub {
     /// Starts the task. It connects when something is first listened to.
-    pub(super) fn start(endpoint: Arc<Endpoint>, limit: Duration, events: Arc<dyn Events>) -> Self {
+    ///
+    /// It connects anew whenever `moved` changes: then the commands go over a new connection, and
+    /// that may be to another server.
+    pub(super) fn start(
+        endpoint: Arc<Endpoint>,
+        limit: Duration,
+        moved: watch::Receiver<()>,
+        events: Arc<dyn Events>,
+    ) -> Self {
         let (sender, orders) = mpsc::unbounded_channel();
         let supervisor = Supervisor {
             endpoint,
             limit,
+            moved,
             orders,
             desk: Desk::new(events),
         };
@@ -182,6 +192,10 @@ impl Session {
                 desk.stands(name, Standing::Off);
             }
             (Question::Beat(nonce), None) if *nonce == text(&reply) => self.beat.1 = false,
+            // A server that refuses is there: the user lacks the right, or a script is slow.
+            (Question::Beat(_), None) if matches!(reply, Value::ServerError(_)) => {
+                self.beat.1 = false;
+            }
             (question, _) => return Err(format!("{question:?} was answered {reply:?}")),
         }
         Ok(())
@@ -212,6 +226,7 @@ fn confirmed(reply: &Value) -> Option<(PushKind, String)> {
 struct Supervisor {
     endpoint: Arc<Endpoint>,
     limit: Duration,
+    moved: watch::Receiver<()>,
     orders: UnboundedReceiver<Order>,
     desk: Desk,
 }
@@ -246,6 +261,7 @@ impl Supervisor {
         let Self {
             endpoint,
             limit,
+            moved,
             orders,
             desk,
         } = self;
@@ -256,6 +272,7 @@ impl Supervisor {
             let mut told = false;
             loop {
                 let (sender, pushes) = mpsc::unbounded_channel();
+                moved.mark_unchanged();
                 match endpoint.dial(Some(sender), greet).await {
                     Ok((connection, ())) => {
                         backoff.connected();
@@ -287,11 +304,19 @@ impl Supervisor {
 
     /// Serves one connection. The error says why it ended; without one, the orders ended.
     async fn serve(&mut self, session: &mut Session) -> Result<(), String> {
-        let Self { orders, desk, .. } = self;
+        let Self {
+            moved,
+            orders,
+            desk,
+            ..
+        } = self;
         loop {
             session.advance(desk);
             let due = session.due();
             tokio::select! {
+                Ok(()) = moved.changed() => {
+                    return Err("the commands go over a new connection".to_owned());
+                }
                 push = session.pushes.recv() => match push {
                     Some(push) => {
                         session.heard = Clock::Boot.now();
