@@ -303,11 +303,11 @@ async fn a_frozen_server_does_not_leave_a_waiter_deaf() {
 
 #[tokio::test]
 async fn a_user_that_may_not_ping_keeps_its_subscription() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("ACL SETUSER bob on nopass ~* &* +@all -ping").await;
-    let holder = server.client().await;
-    let url = format!("redis://bob@127.0.0.1:{}", server.port);
+    let holder = client(&server).await;
+    let url = format!("redis://bob@127.0.0.1:{}", server.port());
     let other = Client::connect(&url).await.unwrap();
     let guard = holder.mutex("quiet").lock().await.unwrap();
     let waiting = waiter(&other, "quiet");
