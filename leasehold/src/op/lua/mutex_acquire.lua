@@ -19,8 +19,12 @@ if first or (count > 0 and (count == want or count == want - 1)) then
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
         local timed = redis.pcall('pexpire', KEYS[1], ARGV[3])
         if type(timed) == 'table' then
-            -- A user without this right must not leave a lock without an end.
-            redis.call('hdel', KEYS[1], ARGV[1])
+            -- A user without this right must not leave a lock without an end, nor a wrong count.
+            if first then
+                redis.call('hdel', KEYS[1], ARGV[1])
+            else
+                redis.call('hset', KEYS[1], ARGV[1], have)
+            end
             return timed
         end
     end

@@ -21,7 +21,11 @@ if leave > 0 then
         return set
     end
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
-        redis.call('pexpire', KEYS[1], ARGV[3])
+        local timed = redis.pcall('pexpire', KEYS[1], ARGV[3])
+        if type(timed) == 'table' then
+            redis.call('hset', KEYS[1], ARGV[1], have)
+            return timed
+        end
     end
     return 0
 end
