@@ -195,7 +195,9 @@ async fn outages_at_random_moments_leave_no_count_behind() {
                     }
                     _ => sleep(cut).await,
                 }
-                guards.retain(|guard| guard.lease().state() != LeaseState::Lost);
+                for guard in &guards {
+                    assert_ne!(guard.lease().state(), LeaseState::Lost);
+                }
                 guards.truncate(20);
             }
         }));

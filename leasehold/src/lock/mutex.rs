@@ -314,7 +314,8 @@ impl Mutex {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> leasehold::Result<()> {
     /// # let memory = leasehold::Memory::new();
-    /// # let (one, two) = (leasehold::Client::builder().memory(&memory), leasehold::Client::builder().memory(&memory));
+    /// # let one = leasehold::Client::builder().memory(&memory);
+    /// # let two = leasehold::Client::builder().memory(&memory);
     /// let hold = one.mutex("import").lock().await?.forget(); // passed to another process
     /// let guard = two.mutex("import").adopt(hold).await?;
     /// guard.release().await?;

@@ -7,7 +7,7 @@ use super::{ClientId, HoldId};
 /// Who may enter a lock again: everybody who shows it. From [`Client::owner`].
 ///
 /// It belongs to the client that made it; a handle of another client refuses it as
-/// [`Error::Config`]. Clones are the same owner. It keeps nothing alive and holds nothing by itself.
+/// [`Error::Config`]. Clones are the same owner. It keeps nothing alive and holds nothing itself.
 ///
 /// [`Client::owner`]: crate::Client::owner
 /// [`Error::Config`]: crate::Error::Config

@@ -103,7 +103,7 @@ pub(super) async fn tasks_of_one_owner_enter_together(kind: Kind) {
     let (client, other) = store.clients().await;
     let owner = client.owner();
     let mutex = client.mutex("m").owner(&owner);
-    // From free, from busy, by waiting and by trying: whoever comes second enters what the first has.
+    // From free, from busy, by waiting and by trying: the second enters what the first has.
     let (a, b) = tokio::join!(mutex.try_lock(), mutex.try_lock());
     let (a, b) = (a.unwrap().unwrap(), b.unwrap().unwrap());
     assert_eq!(mutex.hold_count(&owner).await.unwrap(), 2);
