@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 /// The random identity of one client, fresh for every client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClientId(uuid::Uuid);
 
 impl ClientId {
@@ -37,6 +37,12 @@ impl HoldId {
     /// A field that was found in a lock, whoever wrote it.
     pub(crate) fn found(field: &str) -> Self {
         Self(field.into())
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
