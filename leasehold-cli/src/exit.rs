@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 
 use leasehold::Error;
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
+use signal_hook::low_level::emulate_default_handler;
 
 /// The table, as `--help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0..255  run: those of CMD itself
-  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock
+  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock; by INT
+          (Ctrl-C) and QUIT leasehold dies as CMD did, so that a shell ends its loop
   141     other commands: nobody reads the output
   126     run: CMD was found but could not be started
   127     run: CMD was not found
@@ -62,11 +65,22 @@ impl Exit {
             Self::Refused => 77,
         }
     }
-}
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        exit.code().into()
+    /// Ends this process where its parent must see a death by signal; otherwise gives the code.
+    ///
+    /// A shell goes on with its script when a command exits with 130, since the command may have
+    /// used Ctrl-C for itself; it stops when the command died of it.
+    pub(crate) fn leave(self) -> ExitCode {
+        if let Self::Signal(number) = self
+            && [Signal::INT, Signal::QUIT]
+                .map(Signal::as_raw)
+                .contains(&number)
+        {
+            // A core file of ours would take the place of CMD's.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            let _ = emulate_default_handler(number);
+        }
+        self.code().into()
     }
 }
 

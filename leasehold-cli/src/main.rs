@@ -28,7 +28,7 @@ fn main() -> ExitCode {
             }
         }
     };
-    exit.into()
+    exit.leave()
 }
 
 fn run(cli: Cli) -> Exit {

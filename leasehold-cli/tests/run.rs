@@ -20,6 +20,7 @@ macro_rules! on_each_store {
 on_each_store![
     the_exit_code_is_that_of_the_command,
     a_signal_that_ends_the_command_gives_128_and_its_number,
+    a_key_that_ends_the_command_ends_run_by_the_same_signal,
     a_command_that_cannot_start_gives_126_or_127,
     a_busy_lock_gives_75_or_the_code_that_was_asked_for,
     the_command_sees_the_lock_and_the_hold,
@@ -53,6 +54,20 @@ fn the_exit_code_is_that_of_the_command(place: &Place) {
 fn a_signal_that_ends_the_command_gives_128_and_its_number(place: &Place) {
     assert_eq!(place.run(&[], "kill -TERM $$").done().code, 143);
     assert_eq!(place.run(&[], "kill -KILL $$").done().code, 137);
+}
+
+fn a_key_that_ends_the_command_ends_run_by_the_same_signal(place: &Place) {
+    for (key, number) in [("INT", 2), ("QUIT", 3)] {
+        let done = place.run(&[], &format!("kill -{key} $$")).done();
+        assert_eq!(
+            (done.code, done.signal),
+            (128 + number, Some(number)),
+            "{done:?}"
+        );
+        assert!(place.is_free("job"));
+    }
+    // Everything else is told by the code.
+    assert_eq!(place.run(&[], "kill -TERM $$").done().signal, None);
 }
 
 fn a_command_that_cannot_start_gives_126_or_127(place: &Place) {

@@ -79,6 +79,7 @@ async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Resul
         exit,
         lost,
         hurried,
+        key,
     } = watch.attend().await?;
     if !lost && !hurried {
         tokio::select! {
@@ -87,7 +88,12 @@ async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Resul
             _ = signals.end() => {}
         }
     }
-    Ok(give_back(guard, exit, lost).await)
+    let exit = give_back(guard, exit, lost).await;
+    if let Some(key) = key.filter(|_| !matches!(exit, Exit::Lost)) {
+        // The terminal told the command alone; a script around us is to end as well.
+        let _ = kill_current_process_group(key);
+    }
+    Ok(exit)
 }
 
 async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>, Error> {
@@ -137,6 +143,8 @@ struct Ended {
     exit: Exit,
     lost: bool,
     hurried: bool,
+    /// The signal of a key, if one ended the command.
+    key: Option<Signal>,
 }
 
 impl Watch<'_> {
@@ -156,7 +164,7 @@ impl Watch<'_> {
             tokio::select! {
                 report = attendant.next() => match report {
                     Some(Report::Started(_)) => {}
-                    Some(Report::Stopped(signal)) => self.stopped(signal, &attendant).await,
+                    Some(Report::Stopped(signal)) => self.stopped(signal, &mut attendant).await,
                     Some(Report::Ending) => self.lose(),
                     Some(Report::Stuck(count)) => stuck(count),
                     end => break end,
@@ -176,8 +184,10 @@ impl Watch<'_> {
                 _ = look.tick() => attendant.follow(&lease),
             }
         };
+        let mut key = None;
         let exit = match end {
             Some(end) => {
+                key = self.key(end, attendant.in_front());
                 attendant.gone().await;
                 self.exit(end)
             }
@@ -194,7 +204,17 @@ impl Watch<'_> {
             exit,
             lost: self.lost,
             hurried: self.hurried,
+            key,
         })
+    }
+
+    /// The key that ended the command: one that the terminal sent to nobody but it.
+    fn key(&self, end: Report, in_front: bool) -> Option<Signal> {
+        match end {
+            Report::Signaled(number) if in_front && !self.hurried => Signal::from_named_raw(number)
+                .filter(|signal| [Signal::INT, Signal::QUIT].contains(signal)),
+            _ => None,
+        }
     }
 
     fn environment(&self) -> Vec<(&'static str, Option<OsString>)> {
@@ -242,7 +262,7 @@ impl Watch<'_> {
     }
 
     /// The command was stopped. In a terminal, this process stops too, so that the shell sees it.
-    async fn stopped(&mut self, signal: i32, attendant: &Attendant) {
+    async fn stopped(&mut self, signal: i32, attendant: &mut Attendant) {
         let Some((_, foreground)) = terminal::standing() else {
             return;
         };

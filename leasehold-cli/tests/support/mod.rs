@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -186,15 +187,23 @@ impl Drop for Running {
 /// How a process ended.
 #[derive(Debug)]
 pub(crate) struct Done {
+    /// As a shell's `$?`.
     pub(crate) code: i32,
+    /// The signal that it died of.
+    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 impl From<Output> for Done {
     fn from(output: Output) -> Self {
+        let signal = output.status.signal();
         Self {
-            code: output.status.code().unwrap_or(-1),
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + signal.unwrap_or(0)),
+            signal,
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
