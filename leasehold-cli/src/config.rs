@@ -162,19 +162,22 @@ fn min_hold_within(min_hold: Duration, lease: Lease) -> Result<Duration, Wrong> 
     }
 }
 
-/// `url` without what opens doors: what CMD may see of it. None if that cannot be told.
+/// `url` without what opens doors: what CMD may see of it. Empty if that cannot be told.
 ///
-/// A `leasehold` that CMD starts then fails to log in, instead of falling back to this machine.
-pub(crate) fn without_password(url: &str) -> Option<String> {
+/// A `leasehold` that CMD starts then fails to log in, or calls the URL empty, instead of falling
+/// back to this machine.
+pub(crate) fn without_password(url: &str) -> String {
     // Secrets may also stand in a query; none is needed to name a server.
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((before, host)) = url.rsplit_once('@') else {
-        return Some(url.to_owned());
+        return url.to_owned();
     };
-    let (scheme, login) = before.split_once("://")?;
+    let Some((scheme, login)) = before.split_once("://") else {
+        return String::new();
+    };
     match login.split_once(':').map_or(login, |(user, _)| user) {
-        "" => Some(format!("{scheme}://{host}")),
-        user => Some(format!("{scheme}://{user}@{host}")),
+        "" => format!("{scheme}://{host}"),
+        user => format!("{scheme}://{user}@{host}"),
     }
 }
 
@@ -243,14 +246,15 @@ mod tests {
     #[test]
     fn the_command_never_sees_the_password() {
         for (url, seen) in [
-            ("redis://h:1/0", Some("redis://h:1/0")),
-            ("redis://:secret@h/0", Some("redis://h/0")),
-            ("redis://user:secret@h", Some("redis://user@h")),
-            ("redis://user:se@cr/et@h", Some("redis://user@h")),
-            ("redis://h?password=secret", Some("redis://h")),
-            ("secret@h", None),
+            ("redis://h:1/0", "redis://h:1/0"),
+            ("redis://:secret@h/0", "redis://h/0"),
+            ("redis://user:secret@h", "redis://user@h"),
+            ("redis://user:se@cr/et@h", "redis://user@h"),
+            ("redis://h?password=secret", "redis://h"),
+            ("local:/a", "local:/a"),
+            ("secret@h", ""),
         ] {
-            assert_eq!(without_password(url).as_deref(), seen, "{url}");
+            assert_eq!(without_password(url), seen, "{url}");
         }
     }
 }

@@ -76,6 +76,18 @@ fn the_command_does_not_see_the_password() {
 }
 
 #[test]
+fn a_nested_leasehold_works_at_the_same_server() {
+    let place = Place::redis();
+    let url = place.server().url();
+    let script = "$LEASEHOLD status job --json";
+    let words = ["--url", &url, "run", "job", "--", "sh", "-c", script];
+    let mut command = place.leasehold(&words);
+    let done = support::Running::spawn(command.env_remove("LEASEHOLD_URL")).done();
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    assert!(done.out.contains("\"held\":true"), "{done:?}");
+}
+
+#[test]
 fn a_key_of_another_type_gives_77_and_is_left_alone() {
     let place = Place::redis();
     place.server().command("SET job precious");

@@ -23,6 +23,24 @@ fn a_local_url_is_silent() {
     let done = place.done(&["--url", &url, "run", "job", "--", "true"]);
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
     assert!(place.file("others").exists());
+    let nested = [
+        "--url",
+        &url,
+        "run",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "$LEASEHOLD ls",
+    ];
+    let done = place.done(&nested);
+    assert!(done.out.starts_with("job: held"), "{done:?}");
+}
+
+#[test]
+fn without_a_url_the_command_gets_none() {
+    let done = Place::local().run(&[], "echo ${LEASEHOLD_URL-none}").done();
+    assert_eq!(done.out, "none\n");
 }
 
 #[test]

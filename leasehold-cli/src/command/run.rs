@@ -30,7 +30,7 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
         client = connect(place) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
-    let exit = under_lock(&client, &task, &mut signals).await;
+    let exit = under_lock(&client, place, &task, &mut signals).await;
     // What a lost hold leaves behind ends by itself, about now.
     let lost = matches!(exit, Ok(Exit::Lost));
     let patience = if lost { FAREWELL } else { Duration::MAX };
@@ -55,7 +55,12 @@ fn mutex(client: &Client, task: &Run) -> Mutex {
     }
 }
 
-async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Result<Exit, Failure> {
+async fn under_lock(
+    client: &Client,
+    place: &Place,
+    task: &Run,
+    signals: &mut Signals,
+) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
     let taken = tokio::select! {
         biased;
@@ -70,6 +75,7 @@ async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Resul
     let long_enough = sleep(task.min_hold);
     let watch = Watch {
         task,
+        place,
         guard: &guard,
         signals,
         lost: false,
@@ -130,6 +136,7 @@ async fn give_back(guard: MutexGuard, exit: Exit, lost: bool) -> Exit {
 /// What is watched over while the command runs.
 struct Watch<'a> {
     task: &'a Run,
+    place: &'a Place,
     guard: &'a MutexGuard,
     signals: &'a mut Signals,
     /// The command was told to end, since the hold is lost or about to be.
@@ -217,16 +224,16 @@ impl Watch<'_> {
         }
     }
 
-    fn environment(&self) -> Vec<(&'static str, Option<OsString>)> {
-        const URL: &str = "LEASEHOLD_URL";
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
         let hold = self.guard.hold_id().as_str();
         let mut environment = vec![
-            ("LEASEHOLD_NAME", Some(OsString::from(&self.task.name))),
-            ("LEASEHOLD_HOLD", Some(OsString::from(hold))),
+            ("LEASEHOLD_NAME", OsString::from(&self.task.name)),
+            ("LEASEHOLD_HOLD", OsString::from(hold)),
         ];
-        if let Some(url) = std::env::var_os(URL) {
-            let shown = url.to_str().and_then(without_password);
-            environment.push((URL, shown.map(OsString::from)));
+        if let Place::At(url) = self.place {
+            // However we got it, a `leasehold` that CMD starts works there, or fails.
+            let shown = OsString::from(without_password(url));
+            environment.push(("LEASEHOLD_URL", shown));
         }
         environment
     }
