@@ -1,6 +1,7 @@
 //! The commands: functions from checked values to an exit code.
 
 mod ls;
+mod parting;
 mod run;
 mod status;
 mod unlock;

@@ -9,6 +9,7 @@ use leasehold::{Client, Error, LeaseState, Mutex, MutexGuard};
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::parting::Parting;
 use super::{Failure, connect, waiting};
 use crate::config::{Lease, Patience, Place, Run, without_password};
 use crate::exit::Exit;
@@ -18,8 +19,6 @@ use crate::supervise::{Attendant, Job, Order, Report, terminal};
 
 /// How often the lease is looked at, for the supervisor.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the store is told about a hold that is over anyway.
-const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a stop of this process may take to arrive. A group that no shell watches never stops.
 const STOP: Duration = Duration::from_millis(100);
 
@@ -30,11 +29,11 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
         client = connect(place) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
-    let exit = under_lock(&client, place, &task, &mut signals).await;
-    // What a lost hold leaves behind ends by itself, about now.
-    let lost = matches!(exit, Ok(Exit::Lost));
-    let patience = if lost { FAREWELL } else { Duration::MAX };
-    let _ = timeout(patience, client.close()).await;
+    let mut parting = Parting::new();
+    let exit = under_lock(&client, place, &task, &mut signals, &mut parting).await;
+    // What is left of a wait that ended may be a hold of the full length.
+    parting.begin(task.lease.length());
+    let _ = parting.bear(&mut signals, client.close()).await;
     exit
 }
 
@@ -60,11 +59,15 @@ async fn under_lock(
     place: &Place,
     task: &Run,
     signals: &mut Signals,
+    parting: &mut Parting,
 ) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
     let taken = tokio::select! {
         biased;
-        number = signals.end() => return Ok(Exit::Signal(number)),
+        number = signals.end() => {
+            parting.hurried = true;
+            return Ok(Exit::Signal(number));
+        }
         taken = acquire(&mutex, task.patience) => taken?,
         never = waiting::show(&task.name, &mutex) => match never {},
     };
@@ -81,21 +84,29 @@ async fn under_lock(
         lost: false,
         hurried: false,
     };
-    let Ended {
-        exit,
-        lost,
-        hurried,
-        key,
-    } = watch.attend().await?;
-    if !lost && !hurried {
+    let ended = watch.attend().await?;
+    parting.hurried = ended.hurried;
+    if !ended.lost && !ended.hurried {
         tokio::select! {
             () = long_enough => {}
             () = guard.lost() => {}
-            _ = signals.end() => {}
+            _ = signals.end() => parting.hurried = true,
         }
     }
-    let exit = give_back(guard, exit, lost).await;
-    if let Some(key) = key.filter(|_| !matches!(exit, Exit::Lost)) {
+    let lease = guard.lease();
+    // Others may have a lost lock at once, since the command has ended; but not at any price.
+    parting.begin(if ended.lost {
+        Duration::ZERO
+    } else {
+        lease.remaining()
+    });
+    let given_back = parting.bear(signals, guard.hand_over()).await;
+    let exit = if ended.lost {
+        Exit::Lost
+    } else {
+        verdict(given_back, ended.exit)
+    };
+    if let Some(key) = ended.key.filter(|_| !matches!(exit, Exit::Lost)) {
         // The terminal told the command alone; a script around us is to end as well.
         let _ = kill_current_process_group(key);
     }
@@ -110,27 +121,21 @@ async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>
     }
 }
 
-/// Gives the lock back, to the command's descendants where they keep it, and has the last word.
-async fn give_back(guard: MutexGuard, exit: Exit, lost: bool) -> Exit {
-    if lost {
-        // The command has ended, so others may have the lock at once; but not at any price.
-        let left = guard.lease().remaining().min(FAREWELL);
-        let _ = timeout(left, guard.hand_over()).await;
-        return Exit::Lost;
-    }
-    match guard.hand_over().await {
-        Ok(_) => exit,
-        Err(Error::Lost(reason)) => {
+/// The exit of a command that ended with `exit`, after this answer to the release.
+fn verdict(given_back: Option<Result<bool, Error>>, exit: Exit) -> Exit {
+    let why = match given_back {
+        Some(Ok(_)) => return exit,
+        Some(Err(Error::Lost(reason))) => {
             complain(&format!("the hold was lost: {reason}"));
-            Exit::Lost
+            return Exit::Lost;
         }
-        Err(error) => {
-            complain(&format!(
-                "the lock is not given back yet and may stay for its TTL: {error}"
-            ));
-            exit
-        }
-    }
+        Some(Err(error)) => format!(": {error}"),
+        None => String::new(),
+    };
+    complain(&format!(
+        "the lock is not given back yet and may stay for its TTL{why}"
+    ));
+    exit
 }
 
 /// What is watched over while the command runs.
