@@ -106,7 +106,6 @@ pub(crate) struct Run {
 
     /// The exit code when the lock was not acquired. Default: 75.
     #[arg(short = 'E', long, value_name = "CODE")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) conflict_exit_code: Option<u8>,
 }
 

@@ -226,7 +226,7 @@ mod tests {
             "run --ttl 4s --lease 4s n -- true",
             "run --wait 4s -n n -- true",
             "run --wait soon n -- true",
-            "run -E 0 n -- true",
+            "run -E -1 n -- true",
             "run -E 256 n -- true",
             "run --kind rwlock n -- true",
             "run --lease 4s --min-hold 4s n -- true",

@@ -86,6 +86,7 @@ fn a_busy_lock_gives_75_or_the_code_that_was_asked_for(place: &Place) {
     assert_eq!((busy.code, busy.out.as_str()), (75, ""), "{busy:?}");
     assert_eq!(place.run(&["--wait", "50ms"], "true").done().code, 75);
     assert_eq!(place.run(&["-n", "-E", "9"], "true").done().code, 9);
+    assert_eq!(place.run(&["-n", "-E", "0"], "exit 1").done().code, 0);
     holder.signal("TERM");
     assert_eq!(holder.done().code, 143);
     assert_eq!(place.run(&["-n"], "true").done().code, 0);

@@ -56,7 +56,7 @@ fn what_cannot_work_gives_64() {
         "run --ttl 3s --grace 1500ms job -- true",
         "run --lease 1s --ttl 1s job -- true",
         "run --lease 0s job -- true",
-        "run -E 0 job -- true",
+        "run -E 256 job -- true",
         "run -n --wait 1s job -- true",
         "status {}",
         "unlock job",
