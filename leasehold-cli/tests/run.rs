@@ -22,6 +22,7 @@ on_each_store![
     a_signal_that_ends_the_command_gives_128_and_its_number,
     a_key_that_ends_the_command_ends_run_by_the_same_signal,
     a_command_that_cannot_start_gives_126_or_127,
+    a_script_without_a_first_line_runs_in_a_shell,
     a_busy_lock_gives_75_or_the_code_that_was_asked_for,
     the_command_sees_the_lock_and_the_hold,
     a_waiter_runs_after_the_holder,
@@ -77,6 +78,27 @@ fn a_command_that_cannot_start_gives_126_or_127(place: &Place) {
     let unfit = place.done(&["run", "job", "--", "/etc/passwd"]);
     assert_eq!(unfit.code, 126, "{unfit:?}");
     assert!(place.is_free("job"));
+}
+
+fn a_script_without_a_first_line_runs_in_a_shell(place: &Place) {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, content) in [
+        ("script", &b"echo $1 $LEASEHOLD_NAME; exit 4\n"[..]),
+        ("program", b"\x7fELF\0of another machine"),
+    ] {
+        std::fs::write(place.file(name), content).unwrap();
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(place.file(name), all).unwrap();
+    }
+    let path = place.file("script");
+    let done = place.done(&["run", "job", "--", path.to_str().unwrap(), "one"]);
+    assert_eq!((done.code, done.out.as_str()), (4, "one job\n"), "{done:?}");
+    let mut by_name = place.leasehold(&["run", "job", "--", "script", "two"]);
+    let path = std::env::join_paths([place.file(""), "/usr/bin".into()]).unwrap();
+    let done = Running::spawn(by_name.env("PATH", path)).done();
+    assert_eq!((done.code, done.out.as_str()), (4, "two job\n"), "{done:?}");
+    let unfit = place.done(&["run", "job", "--", "./program"]);
+    assert_eq!(unfit.code, 126, "{unfit:?}");
 }
 
 fn a_busy_lock_gives_75_or_the_code_that_was_asked_for(place: &Place) {

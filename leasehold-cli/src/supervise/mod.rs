@@ -8,6 +8,7 @@ mod attendant;
 mod clock;
 mod link;
 mod processes;
+mod program;
 mod supervisor;
 pub(crate) mod terminal;
 mod wire;
