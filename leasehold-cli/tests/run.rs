@@ -41,6 +41,7 @@ on_each_store![
     a_minimal_hold_outlasts_the_command,
     a_signal_cuts_a_minimal_hold_short,
     a_signal_that_the_command_got_cuts_a_minimal_hold_short,
+    an_orphan_that_ends_in_a_minimal_hold_is_no_zombie,
     the_command_has_no_descriptors_of_ours,
     an_ignored_signal_stays_ignored,
 ];
@@ -313,6 +314,21 @@ fn a_signal_that_the_command_got_cuts_a_minimal_hold_short(place: &Place) {
     run.signal("TERM");
     assert_eq!(run.done().code, 143);
     assert!(place.is_free("job"));
+}
+
+fn an_orphan_that_ends_in_a_minimal_hold_is_no_zombie(place: &Place) {
+    let script = "sh -c 'echo $$ > orphan; until [ -e go ]; do sleep 0.02; done' & \
+                  echo $PPID > supervisor";
+    let mut run = place.run(&["--min-hold", "1h"], script);
+    let [orphan, supervisor] = ["orphan", "supervisor"].map(|file| place.read(file));
+    eventually("the end of the supervisor", || !alive(&supervisor));
+    assert!(alive(&orphan));
+    std::fs::write(place.file("go"), "").unwrap();
+    eventually("the end of the orphan's number", || {
+        !std::path::Path::new("/proc").join(&orphan).exists()
+    });
+    run.signal("TERM");
+    assert_eq!(run.done().code, 0);
 }
 
 fn the_command_has_no_descriptors_of_ours(place: &Place) {

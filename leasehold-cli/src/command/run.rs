@@ -15,7 +15,7 @@ use crate::config::{Lease, Patience, Place, Run, without_password};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
 use crate::signals::{Caught, Signals, asks_to_end};
-use crate::supervise::{Attendant, Job, Order, Report, terminal};
+use crate::supervise::{Attendant, Job, Order, Report, bury_orphans, terminal};
 
 /// How often the lease is looked at, for the supervisor.
 const LOOK: Duration = Duration::from_millis(100);
@@ -85,6 +85,8 @@ async fn under_lock(
         hurried: false,
     };
     let ended = watch.attend().await?;
+    // We may stay for long; what the command left behind is to end as it would without us.
+    tokio::spawn(bury_orphans());
     parting.hurried = ended.hurried;
     if !ended.lost && !ended.hurried {
         tokio::select! {

@@ -14,6 +14,7 @@ pub(crate) mod terminal;
 mod wire;
 
 pub(crate) use attendant::{Attendant, Job};
+pub(crate) use processes::bury_orphans;
 pub(crate) use supervisor::work;
 pub(crate) use wire::{Order, Report};
 
