@@ -25,6 +25,7 @@ on_each_store![
     a_script_without_a_first_line_runs_in_a_shell,
     a_busy_lock_gives_75_or_the_code_that_was_asked_for,
     the_command_sees_the_lock_and_the_hold,
+    a_wait_for_the_run_around_it_is_told,
     a_waiter_runs_after_the_holder,
     the_lock_is_free_when_the_command_has_ended,
     eight_processes_count_exactly,
@@ -87,15 +88,15 @@ fn a_script_without_a_first_line_runs_in_a_shell(place: &Place) {
         ("script", &b"echo $1 $LEASEHOLD_NAME; exit 4\n"[..]),
         ("program", b"\x7fELF\0of another machine"),
     ] {
-        std::fs::write(place.file(name), content).unwrap();
+        std::fs::write(place.file(name), content).expect("a file");
         let all = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(place.file(name), all).unwrap();
+        std::fs::set_permissions(place.file(name), all).expect("a file");
     }
     let path = place.file("script");
-    let done = place.done(&["run", "job", "--", path.to_str().unwrap(), "one"]);
+    let done = place.done(&["run", "job", "--", path.to_str().expect("text"), "one"]);
     assert_eq!((done.code, done.out.as_str()), (4, "one job\n"), "{done:?}");
     let mut by_name = place.leasehold(&["run", "job", "--", "script", "two"]);
-    let path = std::env::join_paths([place.file(""), "/usr/bin".into()]).unwrap();
+    let path = std::env::join_paths([place.file(""), "/usr/bin".into()]).expect("a path");
     let done = Running::spawn(by_name.env("PATH", path)).done();
     assert_eq!((done.code, done.out.as_str()), (4, "two job\n"), "{done:?}");
     let unfit = place.done(&["run", "job", "--", "./program"]);
@@ -128,6 +129,18 @@ fn the_command_sees_the_lock_and_the_hold(place: &Place) {
         lines[1].contains(lines[2]) && !lines[2].is_empty(),
         "{done:?}"
     );
+}
+
+fn a_wait_for_the_run_around_it_is_told(place: &Place) {
+    let script = |options| format!("$LEASEHOLD run {options} job -- true 2> log; cat log >&2");
+    let mut endless = place.run(&[], &script(""));
+    eventually("a remark", || {
+        std::fs::read_to_string(place.file("log")).is_ok_and(|log| log.contains("waits for ever"))
+    });
+    endless.signal("TERM");
+    assert_eq!(endless.done().code, 143);
+    let bounded = place.run(&[], &script("--wait 50ms")).done();
+    assert!(!bounded.err.contains("waits for ever"), "{bounded:?}");
 }
 
 fn a_waiter_runs_after_the_holder(place: &Place) {
@@ -323,7 +336,7 @@ fn an_orphan_that_ends_in_a_minimal_hold_is_no_zombie(place: &Place) {
     let [orphan, supervisor] = ["orphan", "supervisor"].map(|file| place.read(file));
     eventually("the end of the supervisor", || !alive(&supervisor));
     assert!(alive(&orphan));
-    std::fs::write(place.file("go"), "").unwrap();
+    std::fs::write(place.file("go"), "").expect("a file");
     eventually("the end of the orphan's number", || {
         !std::path::Path::new("/proc").join(&orphan).exists()
     });

@@ -95,10 +95,10 @@ fn a_command_reads_the_terminal_and_ctrl_c_ends_it() {
 fn interrupted_in_the_first_round(shell: &str, command: &str) {
     let place = Place::local();
     let script = format!("for i in 1 2; do {command}; done; touch survived");
-    std::fs::write(place.file("script"), script).unwrap();
+    std::fs::write(place.file("script"), script).expect("a file");
     let mut terminal = Terminal::open(&place, &format!("exec {shell} script"));
     place.read("round");
-    std::fs::remove_file(place.file("round")).unwrap();
+    std::fs::remove_file(place.file("round")).expect("a file");
     terminal.type_in(INTERRUPT);
     assert_eq!(terminal.done().code, 130, "{shell}: {command}");
     assert!(!place.file("round").exists() && !place.file("survived").exists());
@@ -135,8 +135,13 @@ fn ctrl_c_in_a_wait_ends_the_script_around_it() {
 #[test]
 fn a_command_that_uses_ctrl_c_for_itself_does_not_end_the_script() {
     let place = Place::local();
-    let command = "$LEASEHOLD run job -- sh -c 'trap \"exit 130\" INT; echo > ready; sleep 60'";
-    let mut terminal = Terminal::open(&place, &format!("{command}; echo 'co'de $?"));
+    // Its own group is the one in front: from then on the key is its alone.
+    let script = "trap 'exit 130' INT
+        until [ $(cut -d' ' -f8 /proc/$$/stat) = $$ ]; do sleep 0.02; done
+        echo > ready; sleep 60";
+    std::fs::write(place.file("script"), script).unwrap();
+    let command = "$LEASEHOLD run job -- sh script; echo 'co'de $?";
+    let mut terminal = Terminal::open(&place, command);
     place.read("ready");
     terminal.type_in(INTERRUPT);
     terminal.shows("code 130\r\n");

@@ -1,5 +1,6 @@
 //! `leasehold run`.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -69,7 +70,7 @@ async fn under_lock(
             return Ok(Exit::Signal(number));
         }
         taken = acquire(&mutex, task.patience) => taken?,
-        never = waiting::show(&task.name, &mutex) => match never {},
+        never = wait_seen(task, &mutex) => match never {},
     };
     let Some(guard) = taken else {
         complain(&format!("{} is held by another: not acquired", task.name));
@@ -113,6 +114,14 @@ async fn under_lock(
         let _ = kill_current_process_group(key);
     }
     Ok(exit)
+}
+
+/// Tells a person about the wait, until dropped.
+async fn wait_seen(task: &Run, mutex: &Mutex) -> Infallible {
+    if task.patience == Patience::Forever {
+        waiting::warn(&task.name, mutex).await;
+    }
+    waiting::show(&task.name, mutex).await
 }
 
 async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>, Error> {
