@@ -1,6 +1,7 @@
 //! What can be typed. Nothing is decided here.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,9 +23,14 @@ pub(crate) struct Global {
     /// Without it, and without LEASEHOLD_URL, locks are those of this user on this machine, in
     /// LEASEHOLD_DIR or a directory of the user. A store that is named and cannot be reached is an
     /// error, never replaced by another. A password on a command line shows in ps: prefer
-    /// LEASEHOLD_URL.
-    #[arg(long, global = true, env = "LEASEHOLD_URL", hide_env_values = true)]
+    /// --url-file or LEASEHOLD_URL.
+    #[arg(long, global = true)]
     pub(crate) url: Option<String>,
+
+    /// A file whose only line is the URL, to keep a password out of ps and the environment. It
+    /// should be readable by its owner only.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    pub(crate) url_file: Option<PathBuf>,
 
     /// Refuse to work on this machine only: without the URL of a server, exit with 64.
     #[arg(long, global = true)]
@@ -43,12 +49,20 @@ pub(crate) enum Command {
     /// List the locks that are held, in the order of their names.
     Ls(Ls),
 
+    /// Return when a lock is free, without taking it.
+    ///
+    /// It looks at the lock again and again, at most 4 times a second. Another may have it by the
+    /// time that this returns: to do something under the lock, use run.
+    Wait(Wait),
+
     /// Break a lock, whoever holds it.
     Unlock(Unlock),
 
-    /// The part of `run` that watches over the command.
-    #[command(name = "supervise", hide = true)]
-    Supervise(Supervise),
+    /// Print a script that completes the words of this command in a shell.
+    Completions(Completions),
+
+    /// Print the manual page, or that of a subcommand: leasehold man | man -l -
+    Man(Man),
 }
 
 const RUN_NOTES: &str = "\
@@ -127,6 +141,20 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// How long to wait. Default: for ever; then a server that does not answer for 30s ends it.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code when the lock is still held at the end of the wait. Default: 75.
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub(crate) conflict_exit_code: Option<u8>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Which names: * stands for any text, ? for one character.
     #[arg(default_value = "*")]
@@ -147,8 +175,20 @@ pub(crate) struct Unlock {
     pub(crate) force: bool,
 }
 
-/// Said by `run` to itself; no part of the command's face.
 #[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The subcommand.
+    pub(crate) subcommand: Option<String>,
+}
+
+/// Said by `run` to itself; no part of the command's face.
+#[derive(Debug, Parser)]
 pub(crate) struct Supervise {
     /// When the lease ends: milliseconds on the clock since boot.
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::cli::{self, Cli};
 use crate::exit::Exit;
+use crate::place::Place;
 
 /// A command that makes sense.
 #[derive(Debug)]
@@ -13,20 +14,37 @@ pub(crate) struct Config {
     pub(crate) task: Task,
 }
 
-/// Where the locks are.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nobody said: this machine.
-    Here,
-    At(String),
-}
-
 #[derive(Debug)]
 pub(crate) enum Task {
     Run(Run),
+    Ask(Question),
+}
+
+/// What needs a store, but neither signals nor time to tidy up.
+#[derive(Debug)]
+pub(crate) enum Question {
     Status { name: String, json: bool },
     Ls { pattern: String, json: bool },
+    Wait(Wait),
     Unlock { name: String },
+}
+
+impl Question {
+    /// The lock that is asked about, if it is one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Status { name, .. } | Self::Unlock { name } => Some(name),
+            Self::Wait(wait) => Some(&wait.name),
+            Self::Ls { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) name: String,
+    pub(crate) longest: Option<Duration>,
+    pub(crate) busy: Exit,
 }
 
 #[derive(Debug)]
@@ -64,18 +82,34 @@ impl Lease {
 }
 
 /// A sentence about what cannot work.
-type Wrong = String;
+pub(crate) type Wrong = String;
 
 impl TryFrom<Cli> for Config {
     type Error = Wrong;
 
     fn try_from(cli: Cli) -> Result<Self, Wrong> {
-        let place = place(cli.global)?;
+        let place = Place::new(cli.global, std::env::var_os("LEASEHOLD_URL"))?;
         let task = match cli.command {
             cli::Command::Run(run) => Task::Run(run.try_into()?),
-            cli::Command::Status(cli::Status { name, json }) => Task::Status { name, json },
-            cli::Command::Ls(cli::Ls { pattern, json }) => Task::Ls { pattern, json },
-            cli::Command::Unlock(cli::Unlock { name, force: true }) => Task::Unlock { name },
+            other => Task::Ask(other.try_into()?),
+        };
+        Ok(Self { place, task })
+    }
+}
+
+impl TryFrom<cli::Command> for Question {
+    type Error = Wrong;
+
+    fn try_from(command: cli::Command) -> Result<Self, Wrong> {
+        Ok(match command {
+            cli::Command::Status(cli::Status { name, json }) => Self::Status { name, json },
+            cli::Command::Ls(cli::Ls { pattern, json }) => Self::Ls { pattern, json },
+            cli::Command::Wait(wait) => Self::Wait(Wait {
+                name: wait.name,
+                longest: wait.wait,
+                busy: busy(wait.conflict_exit_code),
+            }),
+            cli::Command::Unlock(cli::Unlock { name, force: true }) => Self::Unlock { name },
             cli::Command::Unlock(_) => {
                 return Err(
                     "unlock breaks the lock whoever holds it, and the holder learns of it \
@@ -83,26 +117,15 @@ impl TryFrom<Cli> for Config {
                         .into(),
                 );
             }
-            cli::Command::Supervise(_) => return Err("supervise is no task".into()),
-        };
-        Ok(Self { place, task })
+            cli::Command::Run(_) | cli::Command::Completions(_) | cli::Command::Man(_) => {
+                return Err("this asks nothing of a store".into());
+            }
+        })
     }
 }
 
-fn place(global: cli::Global) -> Result<Place, Wrong> {
-    let distributed = global
-        .url
-        .as_deref()
-        .is_some_and(|url| !url.starts_with("local:"));
-    match global.url {
-        // A variable that a template left empty must not turn into "this machine only".
-        Some(url) if url.is_empty() => Err("the URL is empty".into()),
-        _ if global.require_distributed && !distributed => {
-            Err("--require-distributed needs the URL of a server (--url or LEASEHOLD_URL)".into())
-        }
-        Some(url) => Ok(Place::At(url)),
-        None => Ok(Place::Here),
-    }
+fn busy(asked: Option<u8>) -> Exit {
+    Exit::Busy(asked.unwrap_or(Exit::BUSY))
 }
 
 impl TryFrom<cli::Run> for Run {
@@ -127,7 +150,7 @@ impl TryFrom<cli::Run> for Run {
             command: run.command,
             patience,
             lease,
-            busy: Exit::Busy(run.conflict_exit_code.unwrap_or(Exit::BUSY)),
+            busy: busy(run.conflict_exit_code),
         })
     }
 }
@@ -159,25 +182,6 @@ fn min_hold_within(min_hold: Duration, lease: Lease) -> Result<Duration, Wrong> 
             humantime::format_duration(length),
         )),
         Lease::Fixed(_) | Lease::Renewed(_) => Ok(min_hold),
-    }
-}
-
-/// `url` without what opens doors: what CMD may see of it. Empty if that cannot be told.
-///
-/// A `leasehold` that CMD starts then fails to log in, or calls the URL empty, instead of falling
-/// back to this machine.
-pub(crate) fn without_password(url: &str) -> String {
-    // Secrets may also stand in a query; none is needed to name a server.
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((before, host)) = url.rsplit_once('@') else {
-        return url.to_owned();
-    };
-    let Some((scheme, login)) = before.split_once("://") else {
-        return String::new();
-    };
-    match login.split_once(':').map_or(login, |(user, _)| user) {
-        "" => format!("{scheme}://{host}"),
-        user => format!("{scheme}://{user}@{host}"),
     }
 }
 
@@ -234,27 +238,13 @@ mod tests {
             "unlock n",
             "status",
             "--url local: --require-distributed ls",
+            "--url local: --url-file file ls",
+            "wait -E 256 n",
         ] {
             // The first row has its fault after the double hyphen: that is CMD's own business.
             let verdict = config(&format!("--url local: {bad}"));
             let own_business = bad.contains("-- true --url=");
             assert_eq!(verdict.is_ok(), own_business, "{bad}: {verdict:?}");
-        }
-        assert!(config("--url= ls").is_err());
-    }
-
-    #[test]
-    fn the_command_never_sees_the_password() {
-        for (url, seen) in [
-            ("redis://h:1/0", "redis://h:1/0"),
-            ("redis://:secret@h/0", "redis://h/0"),
-            ("redis://user:secret@h", "redis://user@h"),
-            ("redis://user:se@cr/et@h", "redis://user@h"),
-            ("redis://h?password=secret", "redis://h"),
-            ("local:/a", "local:/a"),
-            ("secret@h", ""),
-        ] {
-            assert_eq!(without_password(url), seen, "{url}");
         }
     }
 }

@@ -21,9 +21,22 @@ Exit codes:
   69      the server could not be reached, or did not answer in time
   70      a bug of leasehold, or the system failed it (no process, no space for its output), or
           the supervisor of CMD was killed
-  75      run: the lock was not acquired in time (another code with -E)
+  75      run: the lock was not acquired in time; wait: it is still held (another code with -E)
   76      run: the hold was lost, or its lease was about to end; beats CMD's own code
   77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";
+
+/// The rows of the table: codes and what they mean.
+pub(crate) fn rows() -> Vec<(String, String)> {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for line in TABLE.lines().skip(1) {
+        let (code, meaning) = line.split_at_checked(10).unwrap_or((line, ""));
+        match rows.last_mut().filter(|_| code.trim().is_empty()) {
+            Some((_, before)) => *before = format!("{before} {}", meaning.trim()),
+            None => rows.push((code.trim().to_owned(), meaning.trim().to_owned())),
+        }
+    }
+    rows
+}
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,13 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// A whole page on stdout.
+pub(crate) fn print(page: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(page)?;
+    out.flush()
+}
+
 /// `text` with the control characters written out, so that a name cannot steer a terminal.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

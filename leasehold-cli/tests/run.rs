@@ -1,21 +1,10 @@
 //! `leasehold run`, on each store.
 
+#[macro_use]
 mod support;
 
 use std::time::Duration;
 use support::{Place, Running, alive, eventually, timed};
-
-/// Makes each fact a test on this machine's locks and on those of a server.
-macro_rules! on_each_store {
-    ($($fact:ident),* $(,)?) => {
-        mod local {
-            $(#[test] fn $fact() { super::$fact(&super::Place::local()); })*
-        }
-        mod redis {
-            $(#[test] fn $fact() { super::$fact(&super::Place::redis()); })*
-        }
-    };
-}
 
 on_each_store![
     the_exit_code_is_that_of_the_command,

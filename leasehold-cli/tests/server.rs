@@ -76,6 +76,28 @@ fn the_command_does_not_see_the_password() {
 }
 
 #[test]
+fn a_silent_server_ends_a_bounded_wait_with_69() {
+    let place = Place::redis();
+    let mut holder = place.run(&["--ttl", "1h"], "echo > held; exec sleep 60");
+    place.read("held");
+    let clients = || {
+        place
+            .server()
+            .command("CLIENT LIST")
+            .matches("addr=")
+            .count()
+    };
+    let before = clients();
+    let waiter = place.start(&["wait", "job", "--wait", "1s"]);
+    eventually("a connection", || clients() > before);
+    place.server().signal("STOP");
+    assert_eq!(waiter.done().code, 69);
+    place.server().signal("CONT");
+    holder.signal("TERM");
+    assert_eq!(holder.done().code, 143);
+}
+
+#[test]
 fn a_dead_server_holds_the_end_up_no_longer_than_the_lease() {
     let place = Place::redis();
     let script = "echo > held; until [ -e go ]; do sleep 0.02; done; exit 5";

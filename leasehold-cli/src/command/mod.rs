@@ -5,6 +5,7 @@ mod parting;
 mod run;
 mod status;
 mod unlock;
+mod wait;
 mod waiting;
 
 use std::fmt;
@@ -12,9 +13,10 @@ use std::io::ErrorKind;
 
 use leasehold::{Client, Error};
 
-use crate::config::{Config, Place, Task};
+use crate::config::{Config, Question, Task};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::Place;
 
 /// Runs the command in a runtime of its own.
 pub(crate) fn run(config: Config) -> Exit {
@@ -33,28 +35,25 @@ pub(crate) fn run(config: Config) -> Exit {
 }
 
 async fn perform(config: Config) -> Result<Exit, Failure> {
-    match config.task {
-        Task::Run(task) => run::run(&config.place, task).await,
-        Task::Status { name, json } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
-            let done = status::status(&client, &name, json).await;
-            client.close().await;
-            done
-        }
-        Task::Ls { pattern, json } => {
-            let client = connect(&config.place).await?;
-            let done = ls::ls(&client, &pattern, json).await;
-            client.close().await;
-            done
-        }
-        Task::Unlock { name } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
-            let done = unlock::unlock(&client, &name).await;
-            client.close().await;
-            done
-        }
+    let question = match config.task {
+        Task::Run(task) => return run::run(&config.place, task).await,
+        Task::Ask(question) => question,
+    };
+    if let Some(name) = question.name() {
+        rehearse(name).await?;
+    }
+    let client = connect(&config.place).await?;
+    let answer = ask(&client, question).await;
+    client.close().await;
+    answer
+}
+
+async fn ask(client: &Client, question: Question) -> Result<Exit, Failure> {
+    match question {
+        Question::Status { name, json } => status::status(client, &name, json).await,
+        Question::Ls { pattern, json } => ls::ls(client, &pattern, json).await,
+        Question::Wait(task) => wait::wait(client, task).await,
+        Question::Unlock { name } => unlock::unlock(client, &name).await,
     }
 }
 
@@ -84,6 +83,14 @@ impl fmt::Display for Failure {
             Self::Lock(error) => error.fmt(f),
             Self::System(error) => error.fmt(f),
         }
+    }
+}
+
+/// How a command ends that only prints.
+pub(crate) fn tell(printed: std::io::Result<()>) -> Exit {
+    match printed {
+        Ok(()) => Exit::Success,
+        Err(error) => explain(error.into()),
     }
 }
 

@@ -12,9 +12,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::parting::Parting;
 use super::{Failure, connect, waiting};
-use crate::config::{Lease, Patience, Place, Run, without_password};
+use crate::config::{Lease, Patience, Run};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
+use crate::place::{Place, without_password};
 use crate::signals::{Caught, Signals, asks_to_end};
 use crate::supervise::{Attendant, Job, Order, Report, bury_orphans, terminal};
 

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all};
 use super::wire::{Order, Report};
-use super::{LEAD, STUBBORN, clock, link, terminal};
+use super::{LEAD, STUBBORN, SUPERVISE, clock, link, terminal};
 
 /// What is to be supervised.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Attendant {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("leasehold")
-            .arg("supervise")
+            .arg(SUPERVISE)
             .arg(format!("--deadline={deadline}"))
             .arg(format!("--grace={}", clock::millis(job.grace).max(1)));
         let standing = terminal::standing();

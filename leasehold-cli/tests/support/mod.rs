@@ -12,6 +12,19 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// Makes each fact a test on this machine's locks and on those of a server.
+#[allow(unused_macros, reason = "each test file uses its part")]
+macro_rules! on_each_store {
+    ($($fact:ident),* $(,)?) => {
+        mod local {
+            $(#[test] fn $fact() { super::$fact(&crate::support::Place::local()); })*
+        }
+        mod redis {
+            $(#[test] fn $fact() { super::$fact(&crate::support::Place::redis()); })*
+        }
+    };
+}
+
 /// How long anything may take; only a failing test takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
