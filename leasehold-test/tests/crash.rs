@@ -170,7 +170,7 @@ async fn a_waiter_that_is_killed_is_forgotten_by_the_next_client_that_opens() {
     let dir = client.directory().unwrap();
     let file = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.unwrap().path();
-        path.is_file().then_some(path)
+        (path.is_file() && path.file_name()?.to_str()?.starts_with("m-")).then_some(path)
     };
     let lock_file = || std::fs::read_dir(dir).unwrap().find_map(file);
     leasehold_test::eventually("it listens", async || {
