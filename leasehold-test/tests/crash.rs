@@ -199,7 +199,17 @@ async fn a_waiter_that_is_killed_is_forgotten_by_the_next_client_that_opens() {
         String::from_utf8_lossy(&text).contains(".sock")
     })
     .await;
-    waiter.pause();
+    leasehold_test::eventually("it stands still outside of the file", async || {
+        waiter.pause();
+        let outside = std::fs::File::open(lock_file().unwrap())
+            .unwrap()
+            .try_lock();
+        if outside.is_err() {
+            waiter.resume();
+        }
+        outside.is_ok()
+    })
+    .await;
     guard.release().await.unwrap();
     assert!(lock_file().is_some(), "the waiter is still in the table");
     waiter.kill().await;

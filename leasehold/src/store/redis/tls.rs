@@ -151,12 +151,13 @@ fn verdict<'a>(failed: &'a (dyn StdError + 'static)) -> Option<&'a TlsError> {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        let inner = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner),
-            None => error.source(),
+        // Both name as their source what is behind the error that they hold, not that error.
+        next = if let Some(shared) = error.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
+            Some(&**shared)
+        } else if let Some(inner) = error.downcast_ref().and_then(io::Error::get_ref) {
+            Some(inner)
+        } else {
+            error.source()
         };
     }
     None
