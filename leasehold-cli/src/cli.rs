@@ -43,6 +43,18 @@ pub(crate) enum Command {
     #[command(after_long_help = RUN_NOTES)]
     Run(Run),
 
+    /// Take a lock for a time and print the identity of the hold, for renew and release.
+    ///
+    /// Nothing watches over the hold: it ends with its lease, whatever the script does then. Where
+    /// one command can do the work, use run.
+    Acquire(Acquire),
+
+    /// Let a hold that acquire took last longer. Exits with 76 when it is lost.
+    Renew(Renew),
+
+    /// Give back a hold that acquire took. Exits with 76 when it was lost before.
+    Release(Release),
+
     /// Show who holds a lock. Exits with 0 when it is held, with 1 when it is free.
     Status(Status),
 
@@ -87,14 +99,8 @@ pub(crate) struct Run {
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 
-    /// How long to wait for the lock. Default: for ever; then a server that does not answer for
-    /// 30s ends the wait.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) wait: Option<Duration>,
-
-    /// Do not wait: exit at once if somebody holds the lock.
-    #[arg(short, long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
 
     /// Take the lock for this time and do not renew it. The command is ended before it is over.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -118,9 +124,76 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
+    #[command(flatten)]
+    pub(crate) label: Label,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// How long to wait for the lock. Default: for ever; then a server that does not answer for
+    /// 30s ends the wait.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: exit at once if somebody holds the lock.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
     /// The exit code when the lock was not acquired. Default: 75.
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Label {
+    /// What the lock is taken for, in a few words: status and ls show it to everybody.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Acquire {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// How long the lock is taken for. It is not renewed, except by `renew`.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Duration,
+
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+
+    /// One line of JSON: name, hold, remaining_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) label: Label,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Renew {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// The hold, as acquire printed it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hold: String,
+
+    /// How long the lock is to be held from now on; what is left of it is never shortened.
+    /// Default: 30s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// The hold, as acquire printed it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hold: String,
 }
 
 /// The kinds of lock that `run` can take.

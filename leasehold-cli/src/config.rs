@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use leasehold::HoldId;
+
 use crate::cli::{self, Cli};
 use crate::exit::Exit;
 use crate::place::Place;
@@ -17,6 +19,7 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) enum Task {
     Run(Run),
+    Acquire(Acquire),
     Ask(Question),
 }
 
@@ -26,15 +29,27 @@ pub(crate) enum Question {
     Status { name: String, json: bool },
     Ls { pattern: String, json: bool },
     Wait(Wait),
+    Renew(Renew),
+    Release { name: String, hold: HoldId },
     Unlock { name: String },
+}
+
+#[derive(Debug)]
+pub(crate) struct Renew {
+    pub(crate) name: String,
+    pub(crate) hold: HoldId,
+    pub(crate) lease: Duration,
 }
 
 impl Question {
     /// The lock that is asked about, if it is one.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Self::Status { name, .. } | Self::Unlock { name } => Some(name),
+            Self::Status { name, .. } | Self::Release { name, .. } | Self::Unlock { name } => {
+                Some(name)
+            }
             Self::Wait(wait) => Some(&wait.name),
+            Self::Renew(renew) => Some(&renew.name),
             Self::Ls { .. } => None,
         }
     }
@@ -52,10 +67,21 @@ pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) command: Vec<OsString>,
     pub(crate) patience: Patience,
+    pub(crate) busy: Exit,
     pub(crate) lease: Lease,
     pub(crate) min_hold: Duration,
     pub(crate) grace: Duration,
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    pub(crate) patience: Patience,
     pub(crate) busy: Exit,
+    pub(crate) label: Option<String>,
+    pub(crate) json: bool,
 }
 
 /// How long to wait for the lock.
@@ -91,6 +117,7 @@ impl TryFrom<Cli> for Config {
         let place = Place::new(cli.global, std::env::var_os("LEASEHOLD_URL"))?;
         let task = match cli.command {
             cli::Command::Run(run) => Task::Run(run.try_into()?),
+            cli::Command::Acquire(acquire) => Task::Acquire(acquire.into()),
             other => Task::Ask(other.try_into()?),
         };
         Ok(Self { place, task })
@@ -109,6 +136,15 @@ impl TryFrom<cli::Command> for Question {
                 longest: wait.wait,
                 busy: busy(wait.conflict_exit_code),
             }),
+            cli::Command::Renew(renew) => Self::Renew(Renew {
+                name: renew.name,
+                hold: hold(&renew.hold)?,
+                lease: renew.lease.unwrap_or(Duration::from_secs(30)),
+            }),
+            cli::Command::Release(cli::Release { name, hold: id }) => Self::Release {
+                name,
+                hold: hold(&id)?,
+            },
             cli::Command::Unlock(cli::Unlock { name, force: true }) => Self::Unlock { name },
             cli::Command::Unlock(_) => {
                 return Err(
@@ -117,11 +153,19 @@ impl TryFrom<cli::Command> for Question {
                         .into(),
                 );
             }
-            cli::Command::Run(_) | cli::Command::Completions(_) | cli::Command::Man(_) => {
+            cli::Command::Run(_)
+            | cli::Command::Acquire(_)
+            | cli::Command::Completions(_)
+            | cli::Command::Man(_) => {
                 return Err("this asks nothing of a store".into());
             }
         })
     }
+}
+
+fn hold(text: &str) -> Result<HoldId, Wrong> {
+    text.parse()
+        .map_err(|error: leasehold::Error| error.to_string())
 }
 
 fn busy(asked: Option<u8>) -> Exit {
@@ -137,21 +181,40 @@ impl TryFrom<cli::Run> for Run {
             (Some(lease), _) => Lease::Fixed(lease),
             (None, ttl) => Lease::Renewed(ttl.unwrap_or(Duration::from_secs(30))),
         };
-        let patience = match (run.no_wait, run.wait) {
-            (true, _) => Patience::Once,
-            (false, Some(wait)) => Patience::For(wait),
-            (false, None) => Patience::Forever,
-        };
         let min_hold = run.min_hold.unwrap_or_default();
         Ok(Self {
             grace: grace(run.grace, lease)?,
             min_hold: min_hold_within(min_hold, lease)?,
             name: run.name,
             command: run.command,
-            patience,
+            patience: (&run.patience).into(),
+            busy: busy(run.patience.conflict_exit_code),
             lease,
-            busy: busy(run.conflict_exit_code),
+            label: run.label.label,
         })
+    }
+}
+
+impl From<cli::Acquire> for Acquire {
+    fn from(acquire: cli::Acquire) -> Self {
+        Self {
+            name: acquire.name,
+            lease: acquire.lease,
+            patience: (&acquire.patience).into(),
+            busy: busy(acquire.patience.conflict_exit_code),
+            label: acquire.label.label,
+            json: acquire.json,
+        }
+    }
+}
+
+impl From<&cli::Patience> for Patience {
+    fn from(patience: &cli::Patience) -> Self {
+        match (patience.no_wait, patience.wait) {
+            (true, _) => Self::Once,
+            (false, Some(wait)) => Self::For(wait),
+            (false, None) => Self::Forever,
+        }
     }
 }
 
@@ -240,6 +303,11 @@ mod tests {
             "--url local: --require-distributed ls",
             "--url local: --url-file file ls",
             "wait -E 256 n",
+            "acquire n",
+            "acquire --lease 1s -n --wait 1s n",
+            "renew n",
+            "release n",
+            "release n --hold me",
         ] {
             // The first row has its fault after the double hyphen: that is CMD's own business.
             let verdict = config(&format!("--url local: {bad}"));

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use leasehold::Status;
+use leasehold::{MutexGuard, Status};
 use serde_json::{Value, json};
 
 /// One line on stderr that says who speaks. A stderr that is gone is nobody's concern.
@@ -55,8 +55,11 @@ pub(crate) fn span(time: Duration) -> String {
         0..10 => 100,
         10.. => 1000,
     };
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    humantime::format_duration(Duration::from_millis(millis / step * step)).to_string()
+    humantime::format_duration(Duration::from_millis(millis(time) / step * step)).to_string()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Who holds, in words.
@@ -77,11 +80,18 @@ pub(crate) fn row(status: &Status) -> String {
     format!("{}: {}", escaped(&status.name), holder(status))
 }
 
+/// A hold that was just taken, as JSON.
+pub(crate) fn taken(name: &str, guard: &MutexGuard) -> Value {
+    json!({
+        "name": name,
+        "hold": guard.hold_id().as_str(),
+        "remaining_ms": millis(guard.lease().remaining()),
+    })
+}
+
 /// One lock as JSON.
 pub(crate) fn json(status: &Status) -> Value {
-    let remaining = status
-        .remaining
-        .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+    let remaining = status.remaining.map(millis);
     json!({
         "name": status.name,
         "hold": status.hold.as_str(),

@@ -78,8 +78,24 @@ fn read(path: &Path) -> Result<String, Wrong> {
 /// A `leasehold` that CMD starts then fails to log in, or calls the URL empty, instead of falling
 /// back to this machine.
 pub(crate) fn without_password(url: &str) -> String {
-    // Secrets may also stand in a query; none is needed to name a server.
-    let url = url.split(['?', '#']).next().unwrap_or_default();
+    if url.starts_with("local:") {
+        return url.to_owned();
+    }
+    let url = url.split('#').next().unwrap_or_default();
+    let (url, query) = url.split_once('?').unwrap_or((url, ""));
+    let harmless = |pair: &&str| {
+        let key = pair.split('=').next().unwrap_or_default();
+        ["db", "user", "protocol"].contains(&key)
+    };
+    let query: Vec<&str> = query.split('&').filter(harmless).collect();
+    let url = without_login(url);
+    if url.is_empty() || query.is_empty() {
+        return url;
+    }
+    format!("{url}?{}", query.join("&"))
+}
+
+fn without_login(url: &str) -> String {
     let Some((before, host)) = url.rsplit_once('@') else {
         return url.to_owned();
     };
@@ -134,7 +150,16 @@ mod tests {
             ("redis://user:secret@h", "redis://user@h"),
             ("redis://user:se@cr/et@h", "redis://user@h"),
             ("redis://h?password=secret", "redis://h"),
-            ("local:/a", "local:/a"),
+            (
+                "rediss://u:secret@h/3?protocol=resp3",
+                "rediss://u@h/3?protocol=resp3",
+            ),
+            (
+                "unix:///run/s?db=3&user=u&pass=secret",
+                "unix:///run/s?db=3&user=u",
+            ),
+            ("unix:///run/s?pass=secret", "unix:///run/s"),
+            ("local:/a?b@c", "local:/a?b@c"),
             ("secret@h", ""),
         ] {
             assert_eq!(without_password(url), seen, "{url}");

@@ -1,6 +1,5 @@
 //! `leasehold run`.
 
-use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -11,8 +10,9 @@ use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::parting::Parting;
-use super::{Failure, connect, waiting};
-use crate::config::{Lease, Patience, Run};
+use super::taking::Wanted;
+use super::{Failure, connect};
+use crate::config::{Lease, Run};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
 use crate::place::{Place, without_password};
@@ -28,7 +28,7 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
     rehearse(&task).await?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect(place) => client?,
+        client = connect(place, task.label.as_deref()) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
     let mut parting = Parting::new();
@@ -64,18 +64,15 @@ async fn under_lock(
     parting: &mut Parting,
 ) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
-    let taken = tokio::select! {
-        biased;
-        number = signals.end() => {
-            parting.hurried = true;
-            return Ok(Exit::Signal(number));
-        }
-        taken = acquire(&mutex, task.patience) => taken?,
-        never = wait_seen(task, &mutex) => match never {},
+    let wanted = Wanted {
+        name: &task.name,
+        mutex: &mutex,
+        patience: task.patience,
+        busy: task.busy,
     };
-    let Some(guard) = taken else {
-        complain(&format!("{} is held by another: not acquired", task.name));
-        return Ok(task.busy);
+    let guard = match wanted.take(signals, parting).await? {
+        Ok(guard) => guard,
+        Err(exit) => return Ok(exit),
     };
     let long_enough = sleep(task.min_hold);
     let watch = Watch {
@@ -115,22 +112,6 @@ async fn under_lock(
         let _ = kill_current_process_group(key);
     }
     Ok(exit)
-}
-
-/// Tells a person about the wait, until dropped.
-async fn wait_seen(task: &Run, mutex: &Mutex) -> Infallible {
-    if task.patience == Patience::Forever {
-        waiting::warn(&task.name, mutex).await;
-    }
-    waiting::show(&task.name, mutex).await
-}
-
-async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>, Error> {
-    match patience {
-        Patience::Forever => mutex.lock().await.map(Some),
-        Patience::Once => mutex.try_lock().await,
-        Patience::For(wait) => mutex.try_lock_for(wait).await,
-    }
 }
 
 /// The exit of a command that ended with `exit`, after this answer to the release.
