@@ -4,7 +4,7 @@
 mod support;
 
 use std::time::Duration;
-use support::{Place, Running, alive, eventually, timed};
+use support::{Place, Running, alive, catches, eventually, timed};
 
 on_each_store![
     the_exit_code_is_that_of_the_command,
@@ -345,14 +345,4 @@ fn an_ignored_signal_stays_ignored(place: &Place) {
     place.settle(&mut shell);
     let run = "trap '' HUP; exec $LEASEHOLD run job -- sh -c 'kill -HUP $$ $PPID; exit 5'";
     assert_eq!(Running::spawn(shell.args(["-c", run])).done().code, 5);
-}
-
-/// Whether the process catches the signal of this number.
-fn catches(pid: &str, number: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & (1 << (number - 1)) != 0)
 }

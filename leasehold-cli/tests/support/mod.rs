@@ -240,6 +240,16 @@ pub(crate) fn alive(pid: &str) -> bool {
     state.is_some_and(|state| state != "Z")
 }
 
+/// Whether the process catches the signal of this number.
+pub(crate) fn catches(pid: &str, number: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (number - 1)) != 0)
+}
+
 /// A redis-server on a free port.
 pub(crate) struct Server {
     child: Child,
