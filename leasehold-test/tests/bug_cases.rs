@@ -10,6 +10,8 @@
 mod cancelling;
 #[path = "bug_cases/life_cycle.rs"]
 mod life_cycle;
+#[path = "bug_cases/names.rs"]
+mod names;
 #[path = "bug_cases/reentrancy.rs"]
 mod reentrancy;
 #[path = "bug_cases/wake_ups.rs"]

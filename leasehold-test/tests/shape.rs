@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{
     Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Lease, LeaseState, Memory, Mutex,
-    MutexGuard, Refusal, Status, Wait,
+    MutexGuard, Owner, Refusal, Status, Wait,
 };
 
 fn whole<T: Send + Sync + Unpin + 'static>() {}
@@ -23,6 +23,7 @@ fn every_public_type_can_be_sent_shared_and_kept() {
     whole::<Lease>();
     whole::<LeaseState>();
     whole::<HoldId>();
+    whole::<Owner>();
     whole::<Status>();
     whole::<Memory>();
     whole::<Wait>();
@@ -39,6 +40,7 @@ fn every_public_type_prints_for_debugging() {
     debug::<MutexGuard>();
     debug::<Lease>();
     debug::<Memory>();
+    debug::<Owner>();
 }
 
 #[test]
@@ -47,6 +49,7 @@ fn handles_are_cloned_cheaply() {
     cloned::<Mutex>();
     cloned::<Lease>();
     cloned::<HoldId>();
+    cloned::<Owner>();
     cloned::<Memory>();
     cloned::<Error>();
 }
@@ -79,6 +82,8 @@ async fn every_public_future_can_be_sent() {
     send(&mutex.status());
     let guard = mutex.lock().await.unwrap();
     send(&mutex.hold_count(guard.hold_id()));
+    send(&mutex.is_held_by(&client.owner()));
+    send(&mutex.adopt(guard.hold_id().clone()));
     send(&guard.lost());
     send(&guard.extend(wait));
     send(&guard.while_held(async {}));

@@ -8,7 +8,7 @@ use crate::engine::hub::Hub;
 use crate::engine::{Core, Identity, Limits, Names, presence};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, Status};
-use crate::model::{ClientId, Name};
+use crate::model::{ClientId, Name, Owner};
 use crate::op::mutex::Inspect;
 use crate::store::local::LocalStore;
 use crate::store::memory::{Memory, MemoryStore};
@@ -93,6 +93,14 @@ impl Client {
     #[must_use]
     pub fn mutex(&self, name: &str) -> Mutex {
         Mutex::new(Arc::clone(&self.core), name)
+    }
+
+    /// A new owner: whoever shows it may enter again what it holds. See [`Mutex::owner`].
+    ///
+    /// Nothing is sent.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.core.fresh_owner()
     }
 
     /// The directory of a local store; none for the others.

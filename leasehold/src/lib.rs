@@ -20,5 +20,6 @@ pub use error::{Error, Refusal, Result};
 pub use lock::{Holder, Lease, Mutex, MutexGuard, Status};
 pub use model::hold::HoldId;
 pub use model::lease::LeaseState;
+pub use model::owner::{Identity, Owner};
 pub use model::wait::{Backoff, Wait};
 pub use store::memory::Memory;

@@ -167,6 +167,8 @@ pub struct Stats {
     pub listening: usize,
     /// Locks that are waited for.
     pub lines: usize,
+    /// Owners that hold or ask.
+    pub owners: usize,
     /// Releases that nobody awaits and that are not answered.
     pub owed: usize,
 }
@@ -184,6 +186,7 @@ pub fn stats(client: &Client) -> Stats {
         watched: core.shared.watchdog.len(),
         listening: core.shared.hub.listening(),
         lines: core.queue.len(),
+        owners: core.tenures.len(),
         owed: core.debts.tally().owed,
     }
 }

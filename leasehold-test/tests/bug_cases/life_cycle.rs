@@ -74,8 +74,10 @@ async fn lc_04_close_gives_back_what_it_holds(backend: Backend) {
     let (a, b) = backend.clients().await;
     let mut guards = Vec::new();
     for number in 0..10 {
-        let guard = a.mutex(&format!("l{number}")).lock().await.unwrap();
+        let mutex = a.mutex(&format!("l{number}")).owner(&a.owner());
+        let guard = mutex.lock().await.unwrap();
         guards.push(guard.reenter());
+        guards.push(mutex.lock().await.unwrap());
         guards.push(guard);
     }
     let report = a.close_and_release().await;

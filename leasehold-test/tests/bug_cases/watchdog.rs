@@ -18,19 +18,24 @@ on_stores! {
     memory: Memory [
         wd_02_renewal_never_brings_a_vanished_lock_back, wd_03_a_lock_after_a_loss_is_renewed,
         wd_05_no_hold_is_immortal_and_none_goes_unrenewed, wd_06_nesting_leaves_others_renewed,
-        wd_07_a_poisoned_lock_stops_no_other, wd_09_a_lease_stays_with_its_hold,
+        wd_07_a_poisoned_lock_stops_no_other,
+        wd_09_a_lease_stays_with_its_hold,
+        wd_10_a_short_inner_lease_cuts_nothing,
+        wd_10_a_renewed_entry_renews_to_the_end,
         wd_13_a_release_is_no_loss,
     ]
     local: Local [
         wd_02_renewal_never_brings_a_vanished_lock_back, wd_03_a_lock_after_a_loss_is_renewed,
         wd_05_no_hold_is_immortal_and_none_goes_unrenewed, wd_06_nesting_leaves_others_renewed,
-        wd_09_a_lease_stays_with_its_hold, wd_13_a_release_is_no_loss,
+        wd_09_a_lease_stays_with_its_hold, wd_10_a_short_inner_lease_cuts_nothing,
+        wd_10_a_renewed_entry_renews_to_the_end, wd_13_a_release_is_no_loss,
     ]
     redis: Redis [
         wd_02_renewal_never_brings_a_vanished_lock_back, wd_03_a_lock_after_a_loss_is_renewed,
         wd_05_no_hold_is_immortal_and_none_goes_unrenewed, wd_06_nesting_leaves_others_renewed,
         wd_07_a_poisoned_lock_stops_no_other, wd_08_ten_thousand_holds_are_renewed_in_batches,
-        wd_09_a_lease_stays_with_its_hold, wd_13_a_release_is_no_loss,
+        wd_09_a_lease_stays_with_its_hold, wd_10_a_short_inner_lease_cuts_nothing,
+        wd_10_a_renewed_entry_renews_to_the_end, wd_13_a_release_is_no_loss,
     ]
 }
 
@@ -162,12 +167,16 @@ async fn wd_06_nesting_leaves_others_renewed(backend: Backend) {
     let held = async |name: &str| client.mutex(name).ttl(TTL).lock().await.unwrap();
     let x = held("x").await;
     drop(x.reenter());
+    let nested = client.mutex("n").owner(&client.owner()).ttl(TTL);
+    let outer = nested.lock().await.unwrap();
+    nested.lock().await.unwrap().release().await.unwrap();
     let y = held("y").await;
     sleep(TTL * 2).await;
-    for guard in [&x, &y] {
+    for guard in [&x, &y, &outer] {
         assert_eq!(guard.lease().state(), LeaseState::Held);
     }
     x.release().await.unwrap();
+    outer.release().await.unwrap();
     let z = held("z").await;
     sleep(TTL * 2).await;
     for (name, guard) in [("y", y), ("z", z)] {
@@ -270,6 +279,13 @@ async fn wd_09_a_lease_stays_with_its_hold(backend: Backend) {
     renewed.release().await.unwrap();
     let fixed = long.lock().await.unwrap();
     fixed.reenter().release().await.unwrap();
+    let nested = client.mutex("n").owner(&client.owner());
+    let nested = nested.fixed_lease(Duration::from_secs(60));
+    let outer = nested.lock().await.unwrap();
+    nested.lock().await.unwrap().release().await.unwrap();
+    let left = nested.remaining().await.unwrap().unwrap();
+    assert!(left > Duration::from_secs(55), "{left:?}");
+    outer.release().await.unwrap();
     let left = mutex.remaining().await.unwrap().unwrap();
     assert!(left > Duration::from_secs(55), "{left:?}");
     fixed.release().await.unwrap();
@@ -295,6 +311,39 @@ async fn wd_09_a_lease_stays_with_its_hold(backend: Backend) {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
+}
+
+async fn wd_10_a_short_inner_lease_cuts_nothing(backend: Backend) {
+    let (a, b) = backend.clients().await;
+    let mutex = a.mutex("x").owner(&a.owner()).ttl(TTL);
+    let outer = mutex.lock().await.unwrap();
+    let short = mutex.clone().fixed_lease(TTL / 9);
+    let inner = short.lock().await.unwrap();
+    let end = Instant::now() + TTL;
+    while Instant::now() < end {
+        assert!(b.mutex("x").try_lock().await.unwrap().is_none());
+        sleep(TTL / 20).await;
+    }
+    inner.release().await.unwrap();
+    sleep(TTL * 2).await;
+    assert!(b.mutex("x").try_lock().await.unwrap().is_none());
+    outer.release().await.unwrap();
+    assert!(b.mutex("x").try_lock().await.unwrap().is_some());
+}
+
+async fn wd_10_a_renewed_entry_renews_to_the_end(backend: Backend) {
+    let (a, b) = backend.clients().await;
+    let mutex = a.mutex("x").owner(&a.owner()).fixed_lease(TTL);
+    let outer = mutex.lock().await.unwrap();
+    let inner = mutex.clone().ttl(TTL).lock().await.unwrap();
+    sleep(TTL * 2).await;
+    assert_eq!(outer.lease().state(), LeaseState::Held);
+    inner.release().await.unwrap();
+    sleep(TTL * 2).await;
+    assert_eq!(outer.lease().state(), LeaseState::Held);
+    assert!(b.mutex("x").try_lock().await.unwrap().is_none());
+    outer.release().await.unwrap();
+    assert!(b.mutex("x").try_lock().await.unwrap().is_some());
 }
 
 async fn wd_13_a_release_is_no_loss(backend: Backend) {

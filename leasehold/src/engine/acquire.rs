@@ -10,10 +10,11 @@ use super::hub::{Listening, Woken};
 use super::queue::{SILENCE, Turn, Word};
 use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
-use super::{Claim, Core, Hold, Kind};
+use super::tenure::Post;
+use super::{Claim, Core, Grant, Hold, Kind, Stake};
 use crate::error::{Error, Refusal, Result};
 use crate::model::lease::Tracker;
-use crate::model::{LeaseTerm, Moment, Name, Wait};
+use crate::model::{LeaseTerm, Moment, Name, Owner, Wait};
 use crate::op::mutex::Acquired;
 use crate::planted::{Fault, planted};
 use crate::store::Outcome;
@@ -32,6 +33,8 @@ pub(crate) struct Request {
     pub(crate) name: Name,
     pub(crate) term: LeaseTerm,
     pub(crate) wait: Wait,
+    /// Who may enter again what it holds; nobody, if none.
+    pub(crate) owner: Option<Owner>,
 }
 
 /// How long the caller wants to wait.
@@ -51,7 +54,7 @@ impl Core {
         self: &Arc<Self>,
         request: &Request,
         patience: Patience,
-    ) -> Result<Option<Arc<Hold>>> {
+    ) -> Result<Option<Grant>> {
         self.shared.life.check()?;
         let mut acquisition = Acquisition::new(self, request, patience);
         // Pinned here: passed by value, the future would be twice as large.
@@ -70,7 +73,11 @@ struct Acquisition<'a> {
     begun: Moment,
     limit: Moment,
     claim: Option<Claim>,
-    /// While a request is out. Dropped after the claim was left to the reaper.
+    /// Where the owner holds or will hold, if there is an owner.
+    post: Option<Arc<Post>>,
+    /// The right to enter what the owner holds.
+    stake: Option<Stake>,
+    /// While a request is out. Dropped after claim and stake were left to the reaper.
     asking: Option<Asking>,
     /// Since when every answer is missing.
     failing: Option<Moment>,
@@ -92,7 +99,10 @@ impl<'a> Acquisition<'a> {
             Patience::For(wait) => now.after(wait),
             Patience::Outage(_) => Moment::NEVER,
         };
-        let (claim, asking, failing) = (None, None, None);
+        let (claim, stake, asking, failing) = (None, None, None, None);
+        let Request { kind, name, .. } = request;
+        let post = |owner| core.tenures.post(owner, *kind, name);
+        let post = request.owner.as_ref().map(post);
         let (pause, tries) = (FIRST_PAUSE, 0);
         Self {
             core,
@@ -101,6 +111,8 @@ impl<'a> Acquisition<'a> {
             begun: now,
             limit,
             claim,
+            post,
+            stake,
             asking,
             failing,
             pause,
@@ -120,30 +132,39 @@ impl<'a> Acquisition<'a> {
         }
     }
 
-    async fn run(&mut self) -> Result<Option<Arc<Hold>>> {
+    async fn run(&mut self) -> Result<Option<Grant>> {
         let clock = self.core.shared.clock;
+        let waits = !matches!(self.patience, Patience::Once);
         let mut turn = None;
-        if !matches!(self.patience, Patience::Once) {
-            let key = (self.request.kind, self.request.name.clone());
-            turn = self.core.queue.turn(key, clock, self.limit).await?;
-            if turn.is_none() {
-                return Ok(None);
-            }
-        }
         loop {
+            if self.is_open() {
+                // Who holds already waits for nobody.
+                turn = None;
+            } else if waits && turn.is_none() {
+                let key = (self.request.kind, self.request.name.clone());
+                turn = tokio::select! {
+                    biased;
+                    () = self.opened() => continue,
+                    turn = self.core.queue.turn(key, clock, self.limit) => turn?,
+                };
+                if turn.is_none() {
+                    return Ok(None);
+                }
+            }
             let busy_until = match known_busy(turn.as_mut(), clock.now()) {
                 Some(until) => until,
                 // Boxed, so that the many who only stand in line stay small.
                 None => match Box::pin(self.attempt(turn.as_mut())).await? {
-                    Attempt::Held(hold) => return Ok(Some(hold)),
-                    Attempt::Busy(_) if matches!(self.patience, Patience::Once) => return Ok(None),
+                    Attempt::Held(grant) => return Ok(Some(grant)),
+                    Attempt::Busy(_) if !waits => return Ok(None),
                     Attempt::Busy(until) => until,
                     Attempt::Late => return Ok(None),
                     Attempt::Again => continue,
                 },
             };
+            // What the owner held was lost just now: it has to stand in line after all.
             let Some(turn) = turn.as_mut() else {
-                return Ok(None);
+                continue;
             };
             if !self.wait(turn, busy_until).await {
                 return Ok(None);
@@ -163,6 +184,15 @@ impl<'a> Acquisition<'a> {
         self.asking = Some(self.core.debts.asking());
         // After that, so that a close either waits for this request or is seen here.
         core.shared.life.check()?;
+        let post = self.post.clone();
+        let opening = match &post {
+            Some(post) => Some(post.opening(clock, until).await?),
+            None => None,
+        };
+        if self.stakes() {
+            drop(opening);
+            return self.enter(until).await;
+        }
         let claim = self.claim()?;
         let asked = clock.now();
         let heard = turn.as_deref().is_some_and(Turn::was_answered);
@@ -206,11 +236,66 @@ impl<'a> Acquisition<'a> {
                 Ok(Attempt::Late)
             }
             Outcome::Refused(error) | Outcome::Unknown(error) => {
-                drop(asking);
+                drop((asking, opening));
                 let since = *self.failing.get_or_insert(asked);
                 if let Some(turn) = turn {
                     turn.tell(Word::Failed(error.clone(), since));
                 }
+                self.failed(error).await
+            }
+        }
+    }
+
+    /// Whether the owner holds, so that it may enter again.
+    fn is_open(&self) -> bool {
+        self.post.as_ref().is_some_and(|post| post.is_open())
+    }
+
+    /// Returns when the owner holds; never without an owner.
+    async fn opened(&self) {
+        match &self.post {
+            Some(post) => Box::pin(post.opened()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a right to enter what the owner holds. False if it holds nothing.
+    fn stakes(&mut self) -> bool {
+        let Some(post) = &self.post else { return false };
+        let usable = |stake: &Stake| stake.hold().is_some_and(|hold| hold.is_usable());
+        if !self.stake.as_ref().is_some_and(usable) {
+            self.stake = post.stake(self.core);
+        }
+        if self.stake.is_none() {
+            post.clear(self.core);
+            return false;
+        }
+        // What was asked for before somebody else of this owner got it.
+        self.abandon();
+        true
+    }
+
+    /// Enters once what the owner holds.
+    async fn enter(&mut self, until: Moment) -> Result<Attempt> {
+        let asked = self.core.shared.clock.now();
+        let Some(stake) = self.stake.take() else {
+            return Ok(Attempt::Again);
+        };
+        // Dropped in the middle it steps back.
+        let outcome = stake.rise(self.request.term, until).await;
+        match (outcome, stake.hold().cloned()) {
+            (Outcome::Done(true), Some(hold)) => {
+                self.asking = None;
+                let stake = Some(stake);
+                Ok(Attempt::Held(Grant { hold, stake }))
+            }
+            // It was lost: the next try starts anew.
+            (Outcome::Done(_), _) => Ok(Attempt::Again),
+            (Outcome::Refused(error), _) if !worth_waiting(&error) => Err(error),
+            (Outcome::Refused(error) | Outcome::Unknown(error), _) => {
+                self.stake = Some(stake);
+                self.asking = None;
+                self.failing.get_or_insert(asked);
                 self.failed(error).await
             }
         }
@@ -252,7 +337,8 @@ impl<'a> Acquisition<'a> {
             self.core.debts.leave(&hold);
             return Err(closed);
         }
-        Ok(Attempt::Held(hold))
+        let stake = self.post.as_ref().map(|post| post.open(self.core, &hold));
+        Ok(Attempt::Held(Grant { hold, stake }))
     }
 
     /// No answer, or a refusal that may pass: pauses, or gives up with the error.
@@ -289,14 +375,16 @@ impl<'a> Acquisition<'a> {
         match &self.request.wait {
             Wait::Notify => {
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
-                self.notified(listening, busy_until).await;
+                tokio::select! {
+                    () = self.opened() => {}
+                    () = self.notified(listening, busy_until) => {}
+                }
             }
             Wait::Poll(backoff) => {
                 let pause = backoff.pause(self.tries, random());
                 self.tries = self.tries.saturating_add(1);
-                clock
-                    .sleep_until(clock.now().after(pause).min(self.limit))
-                    .await;
+                let end = clock.now().after(pause).min(self.limit);
+                let _ = clock.limit(end, self.opened()).await;
             }
         }
         clock.now() < self.limit
@@ -334,7 +422,7 @@ impl<'a> Acquisition<'a> {
 
 /// What came of one try.
 enum Attempt {
-    Held(Arc<Hold>),
+    Held(Grant),
     /// Somebody holds, at most until then unless the lease is renewed.
     Busy(Moment),
     /// Somebody held a moment ago, and there is no time to ask again.

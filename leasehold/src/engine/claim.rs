@@ -1,8 +1,8 @@
 //! A claim: the identity of one acquisition, from before its first byte is sent.
 
 use crate::error::Result;
-use crate::model::{HoldId, LeaseTerm, Moment, Name};
-use crate::op::mutex::{Acquire, Acquired, Release, Released};
+use crate::model::{HoldId, LeaseTerm, Moment, Name, Ttl};
+use crate::op::mutex::{Acquire, Acquired, Inspect, Release, Released};
 use crate::store::{Binding, Flight, Outcome, Store};
 
 /// Which kind of lock, and which side of it.
@@ -51,16 +51,39 @@ impl Claim {
         })
     }
 
+    /// The claim to a hold that was made elsewhere.
+    pub(crate) fn adopted(kind: Kind, name: &Name, id: HoldId, term: LeaseTerm) -> Self {
+        Self {
+            kind,
+            name: name.clone(),
+            id,
+            term,
+            flight: Flight::default(),
+            binding: None,
+        }
+    }
+
     /// Asks for the lock once.
     pub(crate) async fn acquire(&self, store: &Store, until: Moment) -> Outcome<Acquired> {
+        self.reach(store, 1, self.term.ttl(), until).await
+    }
+
+    /// Asks once for a hold count, which is the one of now or one more.
+    pub(crate) async fn reach(
+        &self,
+        store: &Store,
+        count: u64,
+        ttl: Ttl,
+        until: Moment,
+    ) -> Outcome<Acquired> {
         match self.kind {
             Kind::Mutex => {
                 let (name, hold) = (self.name.clone(), self.id.clone());
                 let op = Acquire {
                     name,
                     hold,
-                    count: 1,
-                    ttl: self.term.ttl(),
+                    count,
+                    ttl,
                 };
                 store.run(&op, &self.flight, until).await
             }
@@ -69,16 +92,41 @@ impl Claim {
 
     /// Gives the lock back once. Touches nothing of another hold.
     pub(crate) async fn release(&self, store: &Store, until: Moment) -> Outcome<Released> {
+        self.leave(store, 0, self.term.ttl(), until).await
+    }
+
+    /// Leaves a hold count once, which is the one of now or one less; or 0, whatever it is.
+    pub(crate) async fn leave(
+        &self,
+        store: &Store,
+        leave: u64,
+        ttl: Ttl,
+        until: Moment,
+    ) -> Outcome<Released> {
         match self.kind {
             Kind::Mutex => {
                 let (name, hold) = (self.name.clone(), self.id.clone());
                 let op = Release {
                     name,
                     hold,
-                    leave: 0,
-                    ttl: self.term.ttl(),
+                    leave,
+                    ttl,
                 };
                 store.run(&op, &self.flight, until).await
+            }
+        }
+    }
+
+    /// Looks once at the count that the store has; 0 without the hold.
+    pub(crate) async fn count(&self, store: &Store, until: Moment) -> Outcome<u64> {
+        match self.kind {
+            Kind::Mutex => {
+                let name = self.name.clone();
+                match store.run(&Inspect { name }, &self.flight, until).await {
+                    Outcome::Done(seen) => Outcome::Done(seen.count_of(&self.id)),
+                    Outcome::Refused(error) => Outcome::Refused(error),
+                    Outcome::Unknown(error) => Outcome::Unknown(error),
+                }
             }
         }
     }

@@ -173,6 +173,11 @@ impl Hold {
         self.with(|inner, _| inner.detached = true);
     }
 
+    /// Whether it is held by this client as far as is known, so that it can be entered.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.with(|inner, now| inner.tracker.ended(now).is_none() && !inner.detached)
+    }
+
     pub(crate) fn is_detached(&self) -> bool {
         self.with(|inner, _| inner.detached)
     }
@@ -194,12 +199,30 @@ impl Hold {
 
     /// The TTL that a renewal at this moment sets; none if the hold is only to be looked at.
     pub(crate) fn renewal(&self) -> Option<Ttl> {
-        match self.claim.term {
+        self.with(|inner, now| match inner.tracker.term() {
             LeaseTerm::Fixed(_) => None,
-            LeaseTerm::Renewed { ttl, .. } => self
-                .with(|inner, now| inner.tracker.renews(now))
-                .then_some(ttl),
-        }
+            LeaseTerm::Renewed { ttl, .. } => inner.tracker.renews(now).then_some(ttl),
+        })
+    }
+
+    /// The term of the lease: that of the claim, joined with those of who entered again.
+    pub(crate) fn term(&self) -> LeaseTerm {
+        self.with(|inner, _| inner.tracker.term())
+    }
+
+    /// The store said held to somebody who entered again under `term`.
+    pub(crate) fn entered(&self, asked: Moment, term: LeaseTerm) {
+        self.with(|inner, now| {
+            inner.tracker.entered(term, asked, now);
+            if !inner.tracker.is_doubted() {
+                inner.retry = None;
+            }
+        });
+    }
+
+    /// The TTL that leaves the lease as it is when one of several leaves.
+    pub(crate) fn kept(&self) -> Ttl {
+        Ttl::left(self.remaining())
     }
 
     /// When the store is to be asked about the hold.

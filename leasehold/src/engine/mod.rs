@@ -1,6 +1,7 @@
 //! The loops that every kind of lock shares: acquire, watchdog, hub, reaper.
 
 pub(crate) mod acquire;
+pub(crate) mod adopt;
 pub(crate) mod claim;
 pub(crate) mod hold;
 pub(crate) mod hub;
@@ -9,6 +10,7 @@ pub(crate) mod presence;
 pub(crate) mod queue;
 pub(crate) mod reaper;
 pub(crate) mod release;
+pub(crate) mod tenure;
 pub(crate) mod watchdog;
 
 use std::sync::Arc;
@@ -16,18 +18,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::model::{ClientId, HoldId, Moment, Name};
+use crate::model::{ClientId, HoldId, Moment, Name, Owner};
 use crate::store::{Clock, Introduction, Store};
 
 pub(crate) use acquire::{Patience, Request};
 pub(crate) use claim::{Claim, Kind};
 pub(crate) use hold::Hold;
+pub(crate) use tenure::{Grant, Stake, Tenure};
 
 use hub::Hub;
 use life::Life;
 use presence::Presence;
 use queue::Queue;
 use reaper::{Debts, Reaper};
+use tenure::Tenures;
 use watchdog::Watchdog;
 
 /// Limits that the engine keeps.
@@ -44,7 +48,8 @@ pub(crate) struct Core {
     pub(crate) debts: Debts,
     pub(crate) queue: Queue,
     names: Names,
-    id: ClientId,
+    pub(crate) tenures: Tenures,
+    pub(crate) id: ClientId,
     serial: AtomicU64,
 }
 
@@ -132,6 +137,7 @@ impl Core {
             debts,
             queue: Queue::default(),
             names,
+            tenures: Tenures::default(),
             id,
             serial: AtomicU64::new(1),
         })
@@ -150,6 +156,11 @@ impl Core {
     /// A hold id that nobody ever had.
     pub(crate) fn fresh_hold(&self) -> HoldId {
         self.id.hold(self.serial.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// An owner that nobody ever was.
+    pub(crate) fn fresh_owner(&self) -> Owner {
+        Owner::new(self.id, self.serial.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Until when a call that starts now may go on.

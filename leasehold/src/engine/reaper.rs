@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
-use super::{Claim, Hold, Shared};
+use super::{Claim, Hold, Shared, Tenure};
 use crate::model::Moment;
 use crate::store::Outcome;
 
@@ -33,13 +33,15 @@ pub(crate) struct Tally {
 enum Debt {
     Claim(Claim),
     Hold(Arc<Hold>),
+    /// Steps down to what is still needed.
+    Step(Arc<Tenure>),
 }
 
 /// A release that the reaper takes over when this is dropped before it is settled.
 #[derive(Debug)]
 pub(crate) struct Owed {
     debts: Debts,
-    hold: Option<Arc<Hold>>,
+    debt: Option<Debt>,
     /// Until then, so that a close waits for the answer. Dropped after the hold was left.
     _asking: Asking,
 }
@@ -73,9 +75,23 @@ impl Debts {
 
     /// Leaves the hold unless the caller settles it first.
     pub(crate) fn owe(&self, hold: &Arc<Hold>) -> Owed {
+        self.owed(Debt::Hold(Arc::clone(hold)))
+    }
+
+    /// Leaves a step of a hold that others have entered, too.
+    pub(crate) fn leave_step(&self, tenure: &Arc<Tenure>) {
+        self.send(Debt::Step(Arc::clone(tenure)));
+    }
+
+    /// Leaves the step unless the caller settles it first.
+    pub(crate) fn owe_step(&self, tenure: &Arc<Tenure>) -> Owed {
+        self.owed(Debt::Step(Arc::clone(tenure)))
+    }
+
+    fn owed(&self, debt: Debt) -> Owed {
         Owed {
             debts: self.clone(),
-            hold: Some(Arc::clone(hold)),
+            debt: Some(debt),
             _asking: self.asking(),
         }
     }
@@ -107,14 +123,14 @@ impl Debts {
 
 impl Owed {
     pub(crate) fn settled(mut self) {
-        self.hold = None;
+        self.debt = None;
     }
 }
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        if let Some(hold) = &self.hold {
-            self.debts.leave(hold);
+        if let Some(debt) = self.debt.take() {
+            self.debts.send(debt);
         }
     }
 }
@@ -124,6 +140,7 @@ impl Debt {
         match self {
             Self::Claim(claim) => claim,
             Self::Hold(hold) => &hold.claim,
+            Self::Step(tenure) => &tenure.hold.claim,
         }
     }
 
@@ -132,6 +149,7 @@ impl Debt {
         match self {
             Self::Claim(claim) => claim.term.ttl(),
             Self::Hold(hold) => hold.longest(),
+            Self::Step(tenure) => tenure.hold.longest(),
         }
         .as_duration()
     }
@@ -174,12 +192,10 @@ impl Reaper {
 }
 
 async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) {
-    let (claim, ttl) = (debt.claim(), debt.ttl());
-    let mut paid = release(&shared, claim, ttl).await;
-    if let Some(line) = claim.flight.unanswered() {
-        paid |= exorcise(&shared, claim, ttl, line).await;
-    }
-    claim.settle();
+    let paid = match &debt {
+        Debt::Step(tenure) => step(&shared, tenure, debt.ttl()).await,
+        Debt::Claim(_) | Debt::Hold(_) => free(&shared, debt.claim(), debt.ttl()).await,
+    };
     tally.send_modify(|tally| {
         tally.owed -= 1;
         if paid {
@@ -188,6 +204,30 @@ async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) 
             tally.abandoned += 1;
         }
     });
+}
+
+/// Brings a count that is too high down to what is needed.
+async fn step(shared: &Shared, tenure: &Tenure, ttl: Duration) -> bool {
+    let end = shared.clock.now().after(ttl);
+    let paid = match tenure.pay(shared, end).await {
+        Ok(()) => tenure.exorcise(shared, end).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = &paid {
+        let lock = tenure.hold.claim.name.as_str();
+        tracing::warn!(lock, %error, "a hold count stays too high until its last release");
+    }
+    paid.is_ok()
+}
+
+/// Frees whatever there may be of a claim.
+async fn free(shared: &Shared, claim: &Claim, ttl: Duration) -> bool {
+    let mut paid = release(shared, claim, ttl).await;
+    if let Some(line) = claim.flight.unanswered() {
+        paid |= exorcise(shared, claim, ttl, line).await;
+    }
+    claim.settle();
+    paid
 }
 
 /// Releases, again and again while the store is away, as long as the TTL may keep the hold.

@@ -9,19 +9,42 @@ use crate::model::Moment;
 use crate::op::Operation;
 use crate::op::mutex::Released;
 use crate::planted::{Fault, planted};
-use crate::store::{Flight, Outcome};
+use crate::store::{Clock, Flight, Outcome};
 
 /// The first pause after a failure; doubled up to [`LONGEST_PAUSE`].
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause between two tries.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// The pauses between the tries of one call.
+#[derive(Debug)]
+pub(crate) struct Retry(Duration);
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self(FIRST_PAUSE)
+    }
+}
+
+impl Retry {
+    /// Pauses, or gives up with the error if there is no time for another try.
+    pub(crate) async fn pause(&mut self, clock: Clock, until: Moment, error: Error) -> Result<()> {
+        let again = clock.now().after(self.0);
+        if again >= until {
+            return Err(error);
+        }
+        clock.sleep_until(again).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}
+
 impl Shared {
     /// Repeats an operation until it is answered, or `until`. One that must not run twice is
     /// repeated only while it certainly did not run.
     pub(crate) async fn repeat<O: Operation>(&self, op: &O, until: Moment) -> Result<O::Reply> {
         let flight = Flight::default();
-        let mut pause = FIRST_PAUSE;
+        let mut retry = Retry::default();
         loop {
             let error = match self.store.run(op, &flight, until).await {
                 Outcome::Done(reply) => return Ok(reply),
@@ -29,12 +52,7 @@ impl Shared {
                 Outcome::Unknown(error) if !O::REPEATABLE => return Err(error),
                 Outcome::Refused(error) | Outcome::Unknown(error) => error,
             };
-            let again = self.clock.now().after(pause);
-            if again >= until {
-                return Err(error);
-            }
-            self.clock.sleep_until(again).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            retry.pause(self.clock, until, error).await?;
         }
     }
 }
@@ -76,7 +94,7 @@ impl Core {
 
 impl Shared {
     async fn give_back(&self, hold: &Hold, until: Moment) -> Result<()> {
-        let mut pause = FIRST_PAUSE;
+        let mut retry = Retry::default();
         let mut repeated = false;
         loop {
             // Only what is certainly sent before the deadline excuses that nothing is found later.
@@ -102,12 +120,7 @@ impl Shared {
                     error
                 }
             };
-            let again = self.clock.now().after(pause);
-            if again >= until {
-                return Err(error);
-            }
-            self.clock.sleep_until(again).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            retry.pause(self.clock, until, error).await?;
         }
     }
 }

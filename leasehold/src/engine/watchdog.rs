@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::{Hold, Shared, presence};
-use crate::model::{HoldId, Moment, Ttl};
+use crate::model::{Moment, Ttl};
 use crate::op::renew::{Batch, Renewal};
 use crate::store::{Flight, Outcome};
 
@@ -27,11 +27,19 @@ pub(crate) struct Watchdog {
 
 #[derive(Debug, Default)]
 struct Schedule {
-    due: BTreeMap<(Moment, HoldId), Arc<Hold>>,
+    due: BTreeMap<(Moment, Key), Arc<Hold>>,
     /// Every watched hold with its key in `due`; no key while a batch with it is out.
-    watched: HashMap<HoldId, (Arc<Hold>, Option<Moment>)>,
+    watched: HashMap<Key, (Arc<Hold>, Option<Moment>)>,
     /// The longest lease of all that were watched since there was none.
     longest: Option<Ttl>,
+}
+
+/// Which hold: its address, which nothing else has while it is watched. Its id does not tell, since
+/// an adopted one may be a Java thread's, which has the same for every lock.
+type Key = usize;
+
+fn key(hold: &Hold) -> Key {
+    std::ptr::from_ref(hold).addr()
 }
 
 impl Watchdog {
@@ -41,9 +49,29 @@ impl Watchdog {
         self.changed.notify_one();
     }
 
+    /// Watches an adopted hold. False if this client watches it already.
+    pub(crate) fn watch_new(&self, hold: &Arc<Hold>) -> bool {
+        let mut schedule = self.lock();
+        let same =
+            |seen: &Hold| seen.claim.id == hold.claim.id && seen.claim.name == hold.claim.name;
+        if schedule.watched.values().any(|(seen, _)| same(seen)) {
+            return false;
+        }
+        schedule.put(hold);
+        drop(schedule);
+        self.changed.notify_one();
+        true
+    }
+
+    /// The lease of a watched hold has changed.
+    pub(crate) fn look_again(&self, hold: &Arc<Hold>) {
+        self.lock().put_back(hold);
+        self.changed.notify_one();
+    }
+
     /// Stops watching. A batch that is out may still carry the hold, but changes nothing.
     pub(crate) fn forget(&self, hold: &Hold) {
-        self.lock().remove(&hold.claim.id);
+        self.lock().remove(key(hold));
     }
 
     /// How many holds are watched.
@@ -68,18 +96,17 @@ impl Watchdog {
 
 impl Schedule {
     fn put(&mut self, hold: &Arc<Hold>) {
-        let id = &hold.claim.id;
-        self.remove(id);
+        let key = key(hold);
+        self.remove(key);
         let at = hold.due().min(hold.deadline());
         self.longest = self.longest.max(Some(hold.longest()));
-        self.due.insert((at, id.clone()), Arc::clone(hold));
-        self.watched
-            .insert(id.clone(), (Arc::clone(hold), Some(at)));
+        self.due.insert((at, key), Arc::clone(hold));
+        self.watched.insert(key, (Arc::clone(hold), Some(at)));
     }
 
-    fn remove(&mut self, id: &HoldId) {
-        if let Some((_, Some(at))) = self.watched.remove(id) {
-            self.due.remove(&(at, id.clone()));
+    fn remove(&mut self, key: Key) {
+        if let Some((_, Some(at))) = self.watched.remove(&key) {
+            self.due.remove(&(at, key));
         }
         if self.watched.is_empty() {
             self.longest = None;
@@ -88,7 +115,7 @@ impl Schedule {
 
     /// Puts a hold back after a batch, unless it was forgotten meanwhile.
     fn put_back(&mut self, hold: &Arc<Hold>) {
-        if self.watched.contains_key(&hold.claim.id) {
+        if self.watched.contains_key(&key(hold)) {
             self.put(hold);
         }
     }
@@ -99,13 +126,13 @@ impl Schedule {
 
     /// Takes what is due at `now`, and what may as well go along.
     fn take(&mut self, now: Moment) -> Vec<Arc<Hold>> {
-        let along = |hold: &Hold| ALONG.min(hold.claim.term.ttl().period() / 2);
-        let upto = (now.after(ALONG), HoldId::found("\u{10FFFF}"));
+        let along = |hold: &Hold| ALONG.min(hold.term().ttl().period() / 2);
+        let upto = (now.after(ALONG), Key::MAX);
         let ready = self
             .due
             .range(..=upto)
             .filter(|((at, _), hold)| *at <= now.after(along(hold)));
-        let keys: Vec<_> = ready.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<_> = ready.map(|(key, _)| *key).collect();
         if keys.first().is_none_or(|(at, _)| *at > now) {
             return vec![];
         }
@@ -216,10 +243,7 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
         })
         .collect();
     // No longer than a third of the shortest TTL: a later batch is as good.
-    let patience = holds
-        .iter()
-        .map(|hold| hold.claim.term.ttl().period())
-        .min();
+    let patience = holds.iter().map(|hold| hold.term().ttl().period()).min();
     let until = asked.after(patience.unwrap_or_default());
     let batch = Batch(renewals);
     let outcome = shared.store.run(&batch, &Flight::default(), until).await;
@@ -239,7 +263,7 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     let mut schedule = shared.watchdog.lock();
     for hold in &holds {
         if hold.over().is_some() {
-            schedule.remove(&hold.claim.id);
+            schedule.remove(key(hold));
         } else {
             schedule.put_back(hold);
         }
@@ -251,7 +275,7 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
 fn doubt(holds: &[Arc<Hold>], error: &str) {
     tracing::warn!(holds = holds.len(), error, "renewal got no definite answer");
     for hold in holds {
-        let pause = hold.claim.term.ttl().period() / 8;
+        let pause = hold.term().ttl().period() / 8;
         hold.doubt(pause.min(Duration::from_millis(500)));
     }
 }

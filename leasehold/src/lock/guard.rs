@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lease;
-use crate::engine::{Core, Hold};
+use crate::engine::{Core, Grant, Hold, Stake};
 use crate::error::{Error, Result};
 use crate::model::{HoldId, LeaseTerm, Ttl};
 use crate::op::renew::{Batch, Renewal};
@@ -36,29 +36,37 @@ pub struct MutexGuard {
 /// What all guards of one hold share. The last one to go leaves the hold to the reaper.
 struct Held {
     core: Arc<Core>,
-    hold: Option<Arc<Hold>>,
-    /// The same hold, for those who only look.
+    /// What is to be given back.
+    part: Option<Part>,
+    /// The hold, for those who only look.
     seen: Arc<Hold>,
+}
+
+/// Which part of a hold its guards have.
+enum Part {
+    Whole(Arc<Hold>),
+    /// One entry of a named owner; gives itself back.
+    Entry(Stake),
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take().filter(|hold| !hold.is_detached()) {
-            self.core.end(&hold);
-            self.core.debts.leave(&hold);
+        match self.part.take() {
+            Some(Part::Whole(hold)) if !hold.is_detached() => {
+                self.core.end(&hold);
+                self.core.debts.leave(&hold);
+            }
+            Some(Part::Whole(_) | Part::Entry(_)) | None => {}
         }
     }
 }
 
 impl MutexGuard {
-    pub(crate) fn new(core: Arc<Core>, hold: Arc<Hold>) -> Self {
+    pub(crate) fn new(core: Arc<Core>, Grant { hold, stake }: Grant) -> Self {
         let seen = Arc::clone(&hold);
+        let part = Some(stake.map_or(Part::Whole(hold), Part::Entry));
         Self {
-            held: Arc::new(Held {
-                core,
-                hold: Some(hold),
-                seen,
-            }),
+            held: Arc::new(Held { core, part, seen }),
         }
     }
 
@@ -69,7 +77,8 @@ impl MutexGuard {
     /// A release whose answer got lost and that finds nothing when repeated counts as released; if
     /// somebody broke the lock in just that moment, you are not told.
     ///
-    /// With other guards of the same hold around, this one just goes.
+    /// With other guards from [`reenter`](Self::reenter) around, this one just goes. With other
+    /// entries of its [owner](crate::Owner) around, it takes one off the count at the store.
     ///
     /// # Errors
     ///
@@ -84,11 +93,12 @@ impl MutexGuard {
             return Ok(());
         };
         let core = Arc::clone(&last.core);
-        match last.hold.take() {
-            Some(hold) if hold.is_detached() => {
+        match last.part.take() {
+            Some(Part::Whole(hold)) if hold.is_detached() => {
                 hold.loss().map_or(Ok(()), |why| Err(Error::Lost(why)))
             }
-            Some(hold) => core.release(hold).await,
+            Some(Part::Whole(hold)) => core.release(hold).await,
+            Some(Part::Entry(stake)) => stake.leave().await,
             None => Ok(()),
         }
     }
@@ -155,7 +165,7 @@ impl MutexGuard {
     pub async fn extend(&self, lease: Duration) -> Result<()> {
         let ttl = Ttl::fixed(lease)?;
         let (core, hold) = (&self.held.core, &self.held.seen);
-        if matches!(hold.claim.term, LeaseTerm::Renewed { .. }) {
+        if matches!(hold.term(), LeaseTerm::Renewed { .. }) {
             return Err(Error::config("a renewed lease is not extended by hand"));
         }
         if let Some(reason) = hold.loss() {
@@ -204,7 +214,7 @@ impl MutexGuard {
     /// Lets the hold go on without this client: it is no longer renewed, lives by its TTL alone,
     /// and nobody releases it on drop. Returns its identity.
     ///
-    /// Other guards of the same hold no longer release it either.
+    /// Other guards of the same hold no longer release it either, those of its owner included.
     #[must_use]
     pub fn forget(self) -> HoldId {
         let hold = &self.held.seen;

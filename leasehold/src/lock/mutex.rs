@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Holder, Lease, MutexGuard, Status};
 use crate::engine::{Core, Kind, Patience, Request};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, LeaseTerm, Ttl, Wait};
+use crate::model::{HoldId, Identity, LeaseTerm, Owner, Ttl, Wait, Who};
 use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
 
 /// A lock that one hold has at a time, across processes and machines.
@@ -25,7 +25,7 @@ use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
 /// # Reentrancy
 ///
 /// Every acquisition is its own owner: a second `lock()` in the same task waits for the first.
-/// [`MutexGuard::reenter`] enters again.
+/// [`MutexGuard::reenter`] enters again, and so does a handle with the same [`owner`](Self::owner).
 ///
 /// # Fairness
 ///
@@ -64,6 +64,7 @@ pub struct Mutex {
     max_hold: Option<Duration>,
     outage: Duration,
     wait: Wait,
+    owner: Option<Owner>,
 }
 
 /// How long the lease is to be, as it was set; the last setter wins.
@@ -82,6 +83,7 @@ impl Mutex {
             max_hold: None,
             outage: Duration::from_secs(30),
             wait: Wait::default(),
+            owner: None,
         }
     }
 
@@ -122,6 +124,38 @@ impl Mutex {
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Takes the lock for `owner`, who enters again at once where it holds already.
+    ///
+    /// Each entry is counted at the store and has a guard of its own; the lock is free when the
+    /// last one is given back. All entries share one lease: it is lost for all of them, it is
+    /// renewed from the first entry without a [`fixed_lease`](Self::fixed_lease) to the end, and
+    /// no entry shortens it. An owner of another client, and a [`max_hold`](Self::max_hold), are
+    /// refused as [`Error::Config`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::Client::memory();
+    /// let owner = client.owner();
+    /// let mutex = client.mutex("orders:42").owner(&owner);
+    /// let outer = mutex.lock().await?;
+    /// let inner = mutex.lock().await?; // waits for nobody
+    /// assert_eq!(mutex.hold_count(&owner).await?, 2);
+    /// inner.release().await?;
+    /// assert!(mutex.is_held_by(&owner).await?);
+    /// outer.release().await?;
+    /// assert!(!mutex.is_locked().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
         self
     }
 
@@ -223,16 +257,80 @@ impl Mutex {
         Ok(self.inspect().await?.is_some())
     }
 
-    /// How many times `hold` has entered; 0 if it does not hold the lock.
+    /// Whether a hold, or an [`Owner`] of this client, has the lock. Asked of the store.
     ///
     /// # Errors
     ///
-    /// As [`status`](Self::status).
-    pub async fn hold_count(&self, hold: &HoldId) -> Result<u64> {
+    /// As [`status`](Self::status); [`Error::Config`] for an owner of another client.
+    pub async fn is_held_by(&self, who: &impl Identity) -> Result<bool> {
+        Ok(self.hold_count(who).await? > 0)
+    }
+
+    /// How many times a hold, or an [`Owner`] of this client, has entered; 0 if it does not hold
+    /// the lock. Asked of the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_held_by`](Self::is_held_by).
+    pub async fn hold_count(&self, who: &impl Identity) -> Result<u64> {
+        let name = self.core.name(&self.name)?;
+        let hold = match who.who() {
+            Who::Hold(hold) => Some(hold.clone()),
+            Who::Owner(owner) => {
+                self.check_owner(owner)?;
+                self.core.tenures.hold(owner, Kind::Mutex, &name)
+            }
+        };
         let status = self.inspect().await?;
         Ok(status
-            .filter(|status| status.hold == *hold)
+            .filter(|status| Some(&status.hold) == hold.as_ref())
             .map_or(0, |status| status.count))
+    }
+
+    /// Takes over a hold that another process, or an earlier run, has made.
+    ///
+    /// From now on this client renews it, as long as this handle says, tells of its loss, and
+    /// gives it back, whatever its count. With a [`fixed_lease`](Self::fixed_lease) it only looks:
+    /// the hold lasts for what is left of its TTL, and may be [extended]. The one who had it
+    /// should [forget] it; if it does not, and gives it back, it is lost here.
+    ///
+    /// On the local store a hold that is bound to another process stays bound to that process: it
+    /// ends at once when that process does. One that is not bound lives by its TTL and by the
+    /// renewals of this client.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if `hold` does not have the lock. [`Error::Config`] for a setting that
+    /// cannot work, for a handle with an [`owner`](Self::owner), and for a hold that this client
+    /// has already. Otherwise as every call.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the hold to the one who had it; it may have been renewed once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> leasehold::Result<()> {
+    /// # let memory = leasehold::Memory::new();
+    /// # let one = leasehold::Client::builder().memory(&memory);
+    /// # let two = leasehold::Client::builder().memory(&memory);
+    /// let hold = one.mutex("import").lock().await?.forget(); // passed to another process
+    /// let guard = two.mutex("import").adopt(hold).await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [extended]: MutexGuard::extend
+    /// [forget]: MutexGuard::forget
+    pub async fn adopt(&self, hold: HoldId) -> Result<MutexGuard> {
+        if self.owner.is_some() {
+            return Err(Error::config("an adopted hold is no owner's"));
+        }
+        let grant = self.core.adopt(&self.request()?, hold).await?;
+        Ok(MutexGuard::new(Arc::clone(&self.core), grant))
     }
 
     /// What is left of the lease; none if the lock is free or has no TTL.
@@ -297,8 +395,16 @@ impl Mutex {
 
     async fn acquire(&self, patience: Patience) -> Result<Option<MutexGuard>> {
         let request = self.request()?;
-        let hold = self.core.acquire(&request, patience).await?;
-        Ok(hold.map(|hold| MutexGuard::new(Arc::clone(&self.core), hold)))
+        let grant = self.core.acquire(&request, patience).await?;
+        Ok(grant.map(|grant| MutexGuard::new(Arc::clone(&self.core), grant)))
+    }
+
+    fn check_owner(&self, owner: &Owner) -> Result<()> {
+        if owner.belongs_to(self.core.id) {
+            Ok(())
+        } else {
+            Err(Error::config("the owner belongs to another client"))
+        }
     }
 
     /// Checks every setting.
@@ -322,12 +428,21 @@ impl Mutex {
         if let Wait::Poll(backoff) = &self.wait {
             backoff.check()?;
         }
+        if let Some(owner) = &self.owner {
+            self.check_owner(owner)?;
+            if max_hold.is_some() {
+                return Err(Error::config(
+                    "an owner's lease is shared by its entries, so it has no max_hold",
+                ));
+            }
+        }
         let (name, wait) = (self.core.name(&self.name)?, self.wait.clone());
         Ok(Request {
             kind: Kind::Mutex,
             name,
             term,
             wait,
+            owner: self.owner.clone(),
         })
     }
 }

@@ -6,6 +6,7 @@
 //! | [`guarantees`] | What holds under which fault, and what does not? |
 //! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
 //! | [`reentrancy`] | Who may enter again? |
+//! | [`from_redisson`] | Which call does what a method of Redisson's locks does? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
 //! | [`testing`] | How do you test code that takes locks? |
 //! | [`the_command`] | `leasehold run` and its exit codes |
@@ -15,6 +16,9 @@ pub mod cancelling {}
 
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
+
+#[doc = include_str!("from_redisson.md")]
+pub mod from_redisson {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 const RECORDS: &str = "leasehold:client:";
 
 /// The random identity of one client, fresh for every client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClientId(uuid::Uuid);
 
 impl ClientId {
@@ -57,6 +57,12 @@ impl HoldId {
     /// A field that was found in a lock, whoever wrote it.
     pub(crate) fn found(field: &str) -> Self {
         Self(field.into())
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

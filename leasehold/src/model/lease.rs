@@ -32,6 +32,22 @@ pub(crate) enum LeaseTerm {
 }
 
 impl LeaseTerm {
+    /// The term of a lease that was entered under both: nobody who entered is cut short.
+    ///
+    /// Renewed if one of them is, and then until the end: who entered for a fixed time inside a
+    /// renewed lease relies on no end.
+    pub(crate) fn joined(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Fixed(one), Self::Fixed(two)) => Self::Fixed(one.max(two)),
+            (Self::Renewed { ttl, max_hold }, Self::Fixed(_))
+            | (Self::Fixed(_), Self::Renewed { ttl, max_hold }) => Self::Renewed { ttl, max_hold },
+            (Self::Renewed { ttl: one, max_hold }, Self::Renewed { ttl: two, .. }) => {
+                let ttl = one.max(two);
+                Self::Renewed { ttl, max_hold }
+            }
+        }
+    }
+
     pub(crate) const fn ttl(self) -> Ttl {
         match self {
             Self::Fixed(ttl) | Self::Renewed { ttl, .. } => ttl,
@@ -109,6 +125,18 @@ impl Tracker {
             self.confirmed = self.confirmed.max(asked);
             self.doubted = self.doubted.filter(|&doubted| asked < doubted);
         }
+    }
+
+    /// Somebody entered again under `term`.
+    pub(crate) fn entered(&mut self, term: LeaseTerm, asked: Moment, now: Moment) {
+        if self.ended(now).is_none() {
+            self.term = self.term.joined(term);
+            self.renewed(asked, term.ttl(), now);
+        }
+    }
+
+    pub(crate) fn term(&self) -> LeaseTerm {
+        self.term
     }
 
     /// An answer is missing, or what answered may have forgotten.
@@ -228,6 +256,27 @@ mod tests {
         lease.end(End::Released, at(101));
         lease.end(End::Lost("gone"), at(102));
         assert_eq!(lease.state(at(200)), LeaseState::Released);
+    }
+
+    #[test]
+    fn entering_again_shortens_nothing_and_starts_the_renewal() {
+        let fixed = |seconds| LeaseTerm::Fixed(Ttl::fixed(SECOND * seconds).unwrap());
+        let mut lease = renewed();
+        let before = lease.deadline();
+        lease.entered(fixed(1), at(101), at(101));
+        assert_eq!(lease.deadline(), before);
+        assert!(lease.renews(at(102)));
+
+        let mut lease = Tracker::granted(fixed(60), at(100));
+        let before = lease.deadline();
+        assert!(!lease.renews(at(101)));
+        lease.entered(renewed().term(), at(101), at(101));
+        assert_eq!(lease.deadline(), before);
+        assert!(lease.renews(at(102)));
+        assert_eq!(lease.due(), at(101).after(Ttl::DEFAULT.period()));
+        lease.entered(fixed(90), at(102), at(102));
+        assert!(lease.deadline() > before);
+        assert_eq!(lease.term(), renewed().term());
     }
 
     #[test]

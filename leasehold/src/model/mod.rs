@@ -3,6 +3,7 @@
 pub(crate) mod hold;
 pub(crate) mod lease;
 pub(crate) mod name;
+pub(crate) mod owner;
 pub(crate) mod time;
 pub(crate) mod ttl;
 pub(crate) mod wait;
@@ -10,6 +11,7 @@ pub(crate) mod wait;
 pub(crate) use hold::{ClientId, HoldId};
 pub(crate) use lease::LeaseTerm;
 pub(crate) use name::Name;
+pub(crate) use owner::{Identity, Owner, Who};
 pub(crate) use time::{Moment, Now};
 pub(crate) use ttl::Ttl;
 pub(crate) use wait::Wait;

@@ -47,6 +47,12 @@ impl Ttl {
         Ok(Self(whole))
     }
 
+    /// What is left of a lease that was asked for before, however little.
+    pub(crate) fn left(duration: Duration) -> Self {
+        let longest = duration.min(Self::LONGEST).as_millis();
+        Self(u64::try_from(longest).unwrap_or(u64::MAX).max(1))
+    }
+
     pub(crate) const fn as_millis(self) -> u64 {
         self.0
     }

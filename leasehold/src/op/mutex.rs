@@ -228,6 +228,14 @@ impl Inspected {
         remaining(self.pttl)
     }
 
+    /// The count of one hold, whatever else stands there; 0 if it does not hold.
+    pub(crate) fn count_of(&self, hold: &HoldId) -> u64 {
+        let count = |(field, count): &(String, String)| {
+            (field == hold.as_str()).then(|| count.parse().unwrap_or(0))
+        };
+        self.fields.iter().find_map(count).unwrap_or(0)
+    }
+
     /// The hold and its count, if a mutex of this name is held.
     pub(crate) fn holder(&self) -> Result<Option<(HoldId, u64)>> {
         if self.fields.is_empty() {

@@ -5,6 +5,7 @@ mod config;
 mod exclusion;
 mod lease;
 mod loss;
+mod owners;
 mod queries;
 mod runtime;
 mod waiting;
@@ -67,6 +68,24 @@ everywhere! {
     queries::a_status_tells_hold_count_and_time_left,
     queries::a_free_lock_has_no_status,
     queries::a_list_has_the_names_that_match,
+    owners::an_owner_enters_again_and_the_store_counts,
+    owners::every_first_entry_has_a_hold_of_its_own,
+    owners::two_owners_exclude_each_other,
+    owners::tasks_of_one_owner_enter_together,
+    owners::a_free_lock_that_an_owner_takes_while_it_waits_lets_the_waiter_in,
+    owners::a_thousand_entries_are_counted_at_every_step,
+    owners::guards_may_go_in_any_order,
+    owners::a_hold_lost_in_the_middle_is_lost_for_every_entry,
+    owners::a_step_down_finds_the_loss,
+    owners::random_entries_leave_nothing,
+    owners::no_entry_shortens_the_lease,
+    owners::what_cannot_work_with_an_owner_is_refused,
+    owners::a_forgotten_entry_is_forgotten_by_all,
+    owners::a_releasing_close_frees_what_was_entered_often,
+    owners::a_closed_client_lets_nobody_in_again,
+    owners::an_adopted_hold_is_renewed_and_released_here,
+    owners::a_java_threads_holds_are_adopted_whole,
+    owners::a_fixed_adopter_takes_what_is_left,
     config::bad_input_is_refused_before_anything_is_sent,
     config::a_hundred_years_are_a_lease,
     close::waiters_end_when_their_client_is_closed,

@@ -24,8 +24,12 @@ if first or (count > 0 and (count == want or count == want - 1)) then
     if left < tonumber(ARGV[3]) then
         local timed = redis.pcall('pexpire', KEYS[1], ARGV[3])
         if type(timed) == 'table' then
-            -- And so it would without this one.
-            redis.call('hdel', KEYS[1], ARGV[1])
+            -- And so it would without this one; and a wrong count, on a lock that was held.
+            if first then
+                redis.call('hdel', KEYS[1], ARGV[1])
+            else
+                redis.call('hset', KEYS[1], ARGV[1], have)
+            end
             return timed
         end
     end

@@ -11,17 +11,27 @@ if type(probe) == 'table' then
     return probe
 end
 local leave = tonumber(ARGV[2])
-local have = tonumber(redis.call('hget', KEYS[1], ARGV[1]) or '0')
+local count = redis.call('hget', KEYS[1], ARGV[1]) or '0'
+local have = tonumber(count)
 if have == 0 or (leave > 0 and have ~= leave and have ~= leave + 1) then
     return -3
 end
 if leave > 0 then
+    -- Asked before anything is written.
+    local left = redis.pcall('pttl', KEYS[1])
+    if type(left) == 'table' then
+        return left
+    end
     local set = redis.pcall('hset', KEYS[1], ARGV[1], ARGV[2])
     if type(set) == 'table' then
         return set
     end
-    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
-        redis.call('pexpire', KEYS[1], ARGV[3])
+    if left < tonumber(ARGV[3]) then
+        local timed = redis.pcall('pexpire', KEYS[1], ARGV[3])
+        if type(timed) == 'table' then
+            redis.call('hset', KEYS[1], ARGV[1], count)
+            return timed
+        end
     end
     return 0
 end
