@@ -159,7 +159,11 @@ impl Debt {
 /// whoever still has a lease of the hold.
 impl Drop for Debt {
     fn drop(&mut self) {
-        self.claim().settle();
+        match self {
+            Self::Claim(_) | Self::Hold(_) => self.claim().settle(),
+            // Others are still in.
+            Self::Step(_) => {}
+        }
     }
 }
 

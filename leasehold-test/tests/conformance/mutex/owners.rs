@@ -193,6 +193,9 @@ pub(super) async fn guards_may_go_in_any_order(kind: Kind) {
             drop(guards.remove(at));
             let left = 2 - gone as u64;
             eventually("it is counted", async || count(&mutex).await == left).await;
+            eventually("nothing is owed", async || stats(&client).owed == 0).await;
+            // A step ties the hold to this process as before.
+            assert!(guards.iter().all(|guard| guard.hold_file().is_ok()));
         }
     }
     // All at once: what is left is what the last one leaves.
