@@ -6,6 +6,7 @@ mod exclusion;
 mod lease;
 mod loss;
 mod queries;
+mod records;
 mod runtime;
 mod waiting;
 
@@ -67,6 +68,11 @@ everywhere! {
     queries::a_status_tells_hold_count_and_time_left,
     queries::a_free_lock_has_no_status,
     queries::a_list_has_the_names_that_match,
+    records::a_holder_is_known_by_host_process_and_label,
+    records::a_closed_client_leaves_no_record,
+    records::a_hold_that_outlives_its_client_keeps_its_record,
+    records::a_prefix_is_put_in_front_once_and_never_shown,
+    records::a_prefix_is_no_pattern_and_may_be_a_hash_tag,
     config::bad_input_is_refused_before_anything_is_sent,
     config::a_hundred_years_are_a_lease,
     close::waiters_end_when_their_client_is_closed,
