@@ -455,3 +455,39 @@ impl std::fmt::Debug for Inner {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ClientId, Ttl};
+    use crate::op::record::{Card, WriteRecord};
+
+    struct Nobody;
+
+    impl Events for Nobody {
+        fn heard(&self, _: Event<'_>) {}
+    }
+
+    #[tokio::test]
+    async fn who_opens_sweeps_the_records_of_the_dead_and_leaves_those_of_the_living() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || LocalStore::open(Some(&dir.path().join("locks")), Arc::new(Nobody)).unwrap();
+        let store = open();
+        let record = |ttl| {
+            let card = Card {
+                host: "here".to_owned(),
+                pid: 1,
+                program: "test".to_owned(),
+                label: String::new(),
+            };
+            let record = WriteRecord::new(ClientId::random(), card, Ttl::fixed(ttl).unwrap());
+            Introduction::new(record)
+        };
+        store.introduce(&record(Duration::from_millis(10))).await;
+        store.introduce(&record(Duration::from_secs(60))).await;
+        assert_eq!(store.inner.files().unwrap().len(), 2);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(open());
+        assert_eq!(store.inner.files().unwrap().len(), 1);
+    }
+}
