@@ -208,7 +208,8 @@ pub(crate) struct Status {
     /// The lock.
     pub(crate) name: String,
 
-    /// One line of JSON: name, held, and if held: hold, count, remaining_ms.
+    /// One line of JSON: name, held, and if held: hold, count, remaining_ms, and what is known of
+    /// host, pid, program, label.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -233,7 +234,7 @@ pub(crate) struct Ls {
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 
-    /// A JSON array of objects with name, hold, count, remaining_ms.
+    /// A JSON array of objects as of status.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -10,8 +10,8 @@ use signal_hook::low_level::emulate_default_handler;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0..255  run: those of CMD itself
-  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock; by INT
-          (Ctrl-C) and QUIT leasehold dies as CMD did, so that a shell ends its loop
+  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock (acquire,
+          too); by INT (Ctrl-C) and QUIT leasehold dies as CMD did, so that a shell ends its loop
   141     other commands: nobody reads the output
   126     run: CMD was found but could not be started
   127     run: CMD was not found
@@ -21,8 +21,10 @@ Exit codes:
   69      the server could not be reached, or did not answer in time
   70      a bug of leasehold, or the system failed it (no process, no space for its output), or
           the supervisor of CMD was killed
-  75      run: the lock was not acquired in time; wait: it is still held (another code with -E)
-  76      run: the hold was lost, or its lease was about to end; beats CMD's own code
+  75      run, acquire: the lock was not acquired in time; wait: it is still held (another code
+          with -E)
+  76      run: the hold was lost, or its lease was about to end; beats CMD's own code;
+          renew, release: the hold is not there
   77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";
 
 /// The rows of the table: codes and what they mean.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use leasehold::{MutexGuard, Status};
+use leasehold::{Holder, MutexGuard, Status};
 use serde_json::{Value, json};
 
 /// One line on stderr that says who speaks. A stderr that is gone is nobody's concern.
@@ -69,10 +69,24 @@ pub(crate) fn holder(status: &Status) -> String {
         1 => String::new(),
         count => format!(", entered {count} times"),
     };
+    let known = known(&status.holder);
     match status.remaining {
-        Some(left) => format!("held by {hold}{count}, {} left", span(left)),
-        None => format!("held by {hold}{count}, without an end"),
+        Some(left) => format!("held by {known}{hold}{count}, {} left", span(left)),
+        None => format!("held by {known}{hold}{count}, without an end"),
     }
+}
+
+/// What a person knows a holder by, as far as its client says.
+fn known(holder: &Holder) -> String {
+    let program = holder.program.as_deref().unwrap_or("somebody");
+    let process = match (holder.pid, &holder.host) {
+        (Some(pid), Some(host)) => format!("{program}, process {pid} on {host}"),
+        (None, Some(host)) => format!("{program} on {host}"),
+        (_, None) => return String::new(),
+    };
+    let label = holder.label.as_deref().filter(|label| !label.is_empty());
+    let label = label.map(|label| format!(" ({label})"));
+    format!("{}, ", escaped(&(process + &label.unwrap_or_default())))
 }
 
 /// One lock, for `ls` and `status`.
@@ -97,6 +111,10 @@ pub(crate) fn json(status: &Status) -> Value {
         "hold": status.hold.as_str(),
         "count": status.count,
         "remaining_ms": remaining,
+        "host": status.holder.host,
+        "pid": status.holder.pid,
+        "program": status.holder.program,
+        "label": status.holder.label,
     })
 }
 
