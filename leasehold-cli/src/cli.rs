@@ -1,6 +1,7 @@
 //! What can be typed. Nothing is decided here.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,9 +23,14 @@ pub(crate) struct Global {
     /// Without it, and without LEASEHOLD_URL, locks are those of this user on this machine, in
     /// LEASEHOLD_DIR or a directory of the user. A store that is named and cannot be reached is an
     /// error, never replaced by another. A password on a command line shows in ps: prefer
-    /// LEASEHOLD_URL.
-    #[arg(long, global = true, env = "LEASEHOLD_URL", hide_env_values = true)]
+    /// --url-file or LEASEHOLD_URL.
+    #[arg(long, global = true)]
     pub(crate) url: Option<String>,
+
+    /// A file whose only line is the URL, to keep a password out of ps and the environment. It
+    /// should be readable by its owner only.
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    pub(crate) url_file: Option<PathBuf>,
 
     /// Refuse to work on this machine only: without the URL of a server, exit with 64.
     #[arg(long, global = true)]
@@ -37,25 +43,45 @@ pub(crate) enum Command {
     #[command(after_long_help = RUN_NOTES)]
     Run(Run),
 
+    /// Take a lock for a time and print the identity of the hold, for renew and release.
+    ///
+    /// Nothing watches over the hold: it ends with its lease, whatever the script does then. Where
+    /// one command can do the work, use run.
+    Acquire(Acquire),
+
+    /// Let a hold that acquire took last longer. Exits with 76 when it is lost.
+    Renew(Renew),
+
+    /// Give back a hold that acquire took. Exits with 76 when it was lost before.
+    Release(Release),
+
     /// Show who holds a lock. Exits with 0 when it is held, with 1 when it is free.
     Status(Status),
 
     /// List the locks that are held, in the order of their names.
     Ls(Ls),
 
+    /// Return when a lock is free, without taking it.
+    ///
+    /// It looks at the lock again and again, at most 4 times a second. Another may have it by the
+    /// time that this returns: to do something under the lock, use run.
+    Wait(Wait),
+
     /// Break a lock, whoever holds it.
     Unlock(Unlock),
 
-    /// The part of `run` that watches over the command.
-    #[command(name = "supervise", hide = true)]
-    Supervise(Supervise),
+    /// Print a script that completes the words of this command in a shell.
+    Completions(Completions),
+
+    /// Print the manual page, or that of a subcommand: leasehold man | man -l -
+    Man(Man),
 }
 
 const RUN_NOTES: &str = "\
-The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold. A password in
-LEASEHOLD_URL is taken out of the environment that it sees. Signals are passed on to it. In a
-terminal it has the foreground; if standard output is a pipe, only when it asks for it, since a
-pager at the other end needs the terminal, too.
+The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold, and LEASEHOLD_URL
+without its password if there is a URL. Signals are passed on to it. In a terminal it has the
+foreground; if standard output is a pipe, only when it asks for it, since a pager at the other end
+needs the terminal, too.
 
 When the lease would end within the grace, the command and all its descendants get TERM, and KILL
 before it ends; also when leasehold itself hangs or is killed. Descendants that live on after the
@@ -73,14 +99,8 @@ pub(crate) struct Run {
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 
-    /// How long to wait for the lock. Default: for ever; then a server that does not answer for
-    /// 30s ends the wait.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) wait: Option<Duration>,
-
-    /// Do not wait: exit at once if somebody holds the lock.
-    #[arg(short, long, conflicts_with = "wait")]
-    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
 
     /// Take the lock for this time and do not renew it. The command is ended before it is over.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -104,10 +124,76 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
+    #[command(flatten)]
+    pub(crate) label: Label,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// How long to wait for the lock. Default: for ever; then a server that does not answer for
+    /// 30s ends the wait.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: exit at once if somebody holds the lock.
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+
     /// The exit code when the lock was not acquired. Default: 75.
     #[arg(short = 'E', long, value_name = "CODE")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) conflict_exit_code: Option<u8>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Label {
+    /// What the lock is taken for, in a few words: status and ls show it to everybody.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Acquire {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// How long the lock is taken for. It is not renewed, except by `renew`.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Duration,
+
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+
+    /// One line of JSON: name, hold, remaining_ms.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) label: Label,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Renew {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// The hold, as acquire printed it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hold: String,
+
+    /// How long the lock is to be held from now on; what is left of it is never shortened.
+    /// Default: 30s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// The hold, as acquire printed it.
+    #[arg(long, value_name = "ID")]
+    pub(crate) hold: String,
 }
 
 /// The kinds of lock that `run` can take.
@@ -122,9 +208,24 @@ pub(crate) struct Status {
     /// The lock.
     pub(crate) name: String,
 
-    /// One line of JSON: name, held, and if held: hold, count, remaining_ms.
+    /// One line of JSON: name, held, and if held: hold, count, remaining_ms, and what is known of
+    /// host, pid, program, label.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The lock.
+    pub(crate) name: String,
+
+    /// How long to wait. Default: for ever; then a server that does not answer for 30s ends it.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+
+    /// The exit code when the lock is still held at the end of the wait. Default: 75.
+    #[arg(short = 'E', long, value_name = "CODE")]
+    pub(crate) conflict_exit_code: Option<u8>,
 }
 
 #[derive(Debug, Args)]
@@ -133,7 +234,7 @@ pub(crate) struct Ls {
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
 
-    /// A JSON array of objects with name, hold, count, remaining_ms.
+    /// A JSON array of objects as of status.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -148,8 +249,20 @@ pub(crate) struct Unlock {
     pub(crate) force: bool,
 }
 
-/// Said by `run` to itself; no part of the command's face.
 #[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The subcommand.
+    pub(crate) subcommand: Option<String>,
+}
+
+/// Said by `run` to itself; no part of the command's face.
+#[derive(Debug, Parser)]
 pub(crate) struct Supervise {
     /// When the lease ends: milliseconds on the clock since boot.
     #[arg(long)]

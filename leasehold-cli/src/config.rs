@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use leasehold::HoldId;
+
 use crate::cli::{self, Cli};
 use crate::exit::Exit;
+use crate::place::Place;
 
 /// A command that makes sense.
 #[derive(Debug)]
@@ -13,20 +16,50 @@ pub(crate) struct Config {
     pub(crate) task: Task,
 }
 
-/// Where the locks are.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nobody said: this machine.
-    Here,
-    At(String),
-}
-
 #[derive(Debug)]
 pub(crate) enum Task {
     Run(Run),
+    Acquire(Acquire),
+    Ask(Question),
+}
+
+/// What needs a store, but neither signals nor time to tidy up.
+#[derive(Debug)]
+pub(crate) enum Question {
     Status { name: String, json: bool },
     Ls { pattern: String, json: bool },
+    Wait(Wait),
+    Renew(Renew),
+    Release { name: String, hold: HoldId },
     Unlock { name: String },
+}
+
+#[derive(Debug)]
+pub(crate) struct Renew {
+    pub(crate) name: String,
+    pub(crate) hold: HoldId,
+    pub(crate) lease: Duration,
+}
+
+impl Question {
+    /// The lock that is asked about, if it is one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Status { name, .. } | Self::Release { name, .. } | Self::Unlock { name } => {
+                Some(name)
+            }
+            Self::Wait(wait) => Some(&wait.name),
+            Self::Renew(renew) => Some(&renew.name),
+            Self::Ls { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) name: String,
+    pub(crate) longest: Option<Duration>,
+    pub(crate) busy: Exit,
 }
 
 #[derive(Debug)]
@@ -34,10 +67,21 @@ pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) command: Vec<OsString>,
     pub(crate) patience: Patience,
+    pub(crate) busy: Exit,
     pub(crate) lease: Lease,
     pub(crate) min_hold: Duration,
     pub(crate) grace: Duration,
+    pub(crate) label: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    pub(crate) patience: Patience,
     pub(crate) busy: Exit,
+    pub(crate) label: Option<String>,
+    pub(crate) json: bool,
 }
 
 /// How long to wait for the lock.
@@ -64,18 +108,44 @@ impl Lease {
 }
 
 /// A sentence about what cannot work.
-type Wrong = String;
+pub(crate) type Wrong = String;
 
 impl TryFrom<Cli> for Config {
     type Error = Wrong;
 
     fn try_from(cli: Cli) -> Result<Self, Wrong> {
-        let place = place(cli.global)?;
+        let place = Place::new(cli.global, std::env::var_os("LEASEHOLD_URL"))?;
         let task = match cli.command {
             cli::Command::Run(run) => Task::Run(run.try_into()?),
-            cli::Command::Status(cli::Status { name, json }) => Task::Status { name, json },
-            cli::Command::Ls(cli::Ls { pattern, json }) => Task::Ls { pattern, json },
-            cli::Command::Unlock(cli::Unlock { name, force: true }) => Task::Unlock { name },
+            cli::Command::Acquire(acquire) => Task::Acquire(acquire.into()),
+            other => Task::Ask(other.try_into()?),
+        };
+        Ok(Self { place, task })
+    }
+}
+
+impl TryFrom<cli::Command> for Question {
+    type Error = Wrong;
+
+    fn try_from(command: cli::Command) -> Result<Self, Wrong> {
+        Ok(match command {
+            cli::Command::Status(cli::Status { name, json }) => Self::Status { name, json },
+            cli::Command::Ls(cli::Ls { pattern, json }) => Self::Ls { pattern, json },
+            cli::Command::Wait(wait) => Self::Wait(Wait {
+                name: wait.name,
+                longest: wait.wait,
+                busy: busy(wait.conflict_exit_code),
+            }),
+            cli::Command::Renew(renew) => Self::Renew(Renew {
+                name: renew.name,
+                hold: hold(&renew.hold)?,
+                lease: renew.lease.unwrap_or(Duration::from_secs(30)),
+            }),
+            cli::Command::Release(cli::Release { name, hold: id }) => Self::Release {
+                name,
+                hold: hold(&id)?,
+            },
+            cli::Command::Unlock(cli::Unlock { name, force: true }) => Self::Unlock { name },
             cli::Command::Unlock(_) => {
                 return Err(
                     "unlock breaks the lock whoever holds it, and the holder learns of it \
@@ -83,26 +153,23 @@ impl TryFrom<Cli> for Config {
                         .into(),
                 );
             }
-            cli::Command::Supervise(_) => return Err("supervise is no task".into()),
-        };
-        Ok(Self { place, task })
+            cli::Command::Run(_)
+            | cli::Command::Acquire(_)
+            | cli::Command::Completions(_)
+            | cli::Command::Man(_) => {
+                return Err("this asks nothing of a store".into());
+            }
+        })
     }
 }
 
-fn place(global: cli::Global) -> Result<Place, Wrong> {
-    let distributed = global
-        .url
-        .as_deref()
-        .is_some_and(|url| !url.starts_with("local:"));
-    match global.url {
-        // A variable that a template left empty must not turn into "this machine only".
-        Some(url) if url.is_empty() => Err("the URL is empty".into()),
-        _ if global.require_distributed && !distributed => {
-            Err("--require-distributed needs the URL of a server (--url or LEASEHOLD_URL)".into())
-        }
-        Some(url) => Ok(Place::At(url)),
-        None => Ok(Place::Here),
-    }
+fn hold(text: &str) -> Result<HoldId, Wrong> {
+    text.parse()
+        .map_err(|error: leasehold::Error| error.to_string())
+}
+
+fn busy(asked: Option<u8>) -> Exit {
+    Exit::Busy(asked.unwrap_or(Exit::BUSY))
 }
 
 impl TryFrom<cli::Run> for Run {
@@ -114,21 +181,40 @@ impl TryFrom<cli::Run> for Run {
             (Some(lease), _) => Lease::Fixed(lease),
             (None, ttl) => Lease::Renewed(ttl.unwrap_or(Duration::from_secs(30))),
         };
-        let patience = match (run.no_wait, run.wait) {
-            (true, _) => Patience::Once,
-            (false, Some(wait)) => Patience::For(wait),
-            (false, None) => Patience::Forever,
-        };
         let min_hold = run.min_hold.unwrap_or_default();
         Ok(Self {
             grace: grace(run.grace, lease)?,
             min_hold: min_hold_within(min_hold, lease)?,
             name: run.name,
             command: run.command,
-            patience,
+            patience: (&run.patience).into(),
+            busy: busy(run.patience.conflict_exit_code),
             lease,
-            busy: Exit::Busy(run.conflict_exit_code.unwrap_or(Exit::BUSY)),
+            label: run.label.label,
         })
+    }
+}
+
+impl From<cli::Acquire> for Acquire {
+    fn from(acquire: cli::Acquire) -> Self {
+        Self {
+            name: acquire.name,
+            lease: acquire.lease,
+            patience: (&acquire.patience).into(),
+            busy: busy(acquire.patience.conflict_exit_code),
+            label: acquire.label.label,
+            json: acquire.json,
+        }
+    }
+}
+
+impl From<&cli::Patience> for Patience {
+    fn from(patience: &cli::Patience) -> Self {
+        match (patience.no_wait, patience.wait) {
+            (true, _) => Self::Once,
+            (false, Some(wait)) => Self::For(wait),
+            (false, None) => Self::Forever,
+        }
     }
 }
 
@@ -159,22 +245,6 @@ fn min_hold_within(min_hold: Duration, lease: Lease) -> Result<Duration, Wrong> 
             humantime::format_duration(length),
         )),
         Lease::Fixed(_) | Lease::Renewed(_) => Ok(min_hold),
-    }
-}
-
-/// `url` without what opens doors: what CMD may see of it. None if that cannot be told.
-///
-/// A `leasehold` that CMD starts then fails to log in, instead of falling back to this machine.
-pub(crate) fn without_password(url: &str) -> Option<String> {
-    // Secrets may also stand in a query; none is needed to name a server.
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let Some((before, host)) = url.rsplit_once('@') else {
-        return Some(url.to_owned());
-    };
-    let (scheme, login) = before.split_once("://")?;
-    match login.split_once(':').map_or(login, |(user, _)| user) {
-        "" => Some(format!("{scheme}://{host}")),
-        user => Some(format!("{scheme}://{user}@{host}")),
     }
 }
 
@@ -223,7 +293,7 @@ mod tests {
             "run --ttl 4s --lease 4s n -- true",
             "run --wait 4s -n n -- true",
             "run --wait soon n -- true",
-            "run -E 0 n -- true",
+            "run -E -1 n -- true",
             "run -E 256 n -- true",
             "run --kind rwlock n -- true",
             "run --lease 4s --min-hold 4s n -- true",
@@ -231,26 +301,18 @@ mod tests {
             "unlock n",
             "status",
             "--url local: --require-distributed ls",
+            "--url local: --url-file file ls",
+            "wait -E 256 n",
+            "acquire n",
+            "acquire --lease 1s -n --wait 1s n",
+            "renew n",
+            "release n",
+            "release n --hold me",
         ] {
             // The first row has its fault after the double hyphen: that is CMD's own business.
             let verdict = config(&format!("--url local: {bad}"));
             let own_business = bad.contains("-- true --url=");
             assert_eq!(verdict.is_ok(), own_business, "{bad}: {verdict:?}");
-        }
-        assert!(config("--url= ls").is_err());
-    }
-
-    #[test]
-    fn the_command_never_sees_the_password() {
-        for (url, seen) in [
-            ("redis://h:1/0", Some("redis://h:1/0")),
-            ("redis://:secret@h/0", Some("redis://h/0")),
-            ("redis://user:secret@h", Some("redis://user@h")),
-            ("redis://user:se@cr/et@h", Some("redis://user@h")),
-            ("redis://h?password=secret", Some("redis://h")),
-            ("secret@h", None),
-        ] {
-            assert_eq!(without_password(url).as_deref(), seen, "{url}");
         }
     }
 }

@@ -3,12 +3,15 @@
 use std::process::ExitCode;
 
 use leasehold::Error;
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
+use signal_hook::low_level::emulate_default_handler;
 
 /// The table, as `--help` shows it.
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0..255  run: those of CMD itself
-  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock
+  128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock (acquire,
+          too); by INT (Ctrl-C) and QUIT leasehold dies as CMD did, so that a shell ends its loop
   141     other commands: nobody reads the output
   126     run: CMD was found but could not be started
   127     run: CMD was not found
@@ -18,9 +21,24 @@ Exit codes:
   69      the server could not be reached, or did not answer in time
   70      a bug of leasehold, or the system failed it (no process, no space for its output), or
           the supervisor of CMD was killed
-  75      run: the lock was not acquired in time (another code with -E)
-  76      run: the hold was lost, or its lease was about to end; beats CMD's own code
+  75      run, acquire: the lock was not acquired in time; wait: it is still held (another code
+          with -E)
+  76      run: the hold was lost, or its lease was about to end; beats CMD's own code;
+          renew, release: the hold is not there
   77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";
+
+/// The rows of the table: codes and what they mean.
+pub(crate) fn rows() -> Vec<(String, String)> {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for line in TABLE.lines().skip(1) {
+        let (code, meaning) = line.split_at_checked(10).unwrap_or((line, ""));
+        match rows.last_mut().filter(|_| code.trim().is_empty()) {
+            Some((_, before)) => *before = format!("{before} {}", meaning.trim()),
+            None => rows.push((code.trim().to_owned(), meaning.trim().to_owned())),
+        }
+    }
+    rows
+}
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +80,22 @@ impl Exit {
             Self::Refused => 77,
         }
     }
-}
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        exit.code().into()
+    /// Ends this process where its parent must see a death by signal; otherwise gives the code.
+    ///
+    /// A shell goes on with its script when a command exits with 130, since the command may have
+    /// used Ctrl-C for itself; it stops when the command died of it.
+    pub(crate) fn leave(self) -> ExitCode {
+        if let Self::Signal(number) = self
+            && [Signal::INT, Signal::QUIT]
+                .map(Signal::as_raw)
+                .contains(&number)
+        {
+            // A core file of ours would take the place of CMD's.
+            let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            let _ = emulate_default_handler(number);
+        }
+        self.code().into()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use leasehold::Status;
+use leasehold::{Holder, MutexGuard, Status};
 use serde_json::{Value, json};
 
 /// One line on stderr that says who speaks. A stderr that is gone is nobody's concern.
@@ -15,6 +15,13 @@ pub(crate) fn complain(line: &str) {
 pub(crate) fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// A whole page on stdout.
+pub(crate) fn print(page: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(page)?;
     out.flush()
 }
 
@@ -48,8 +55,11 @@ pub(crate) fn span(time: Duration) -> String {
         0..10 => 100,
         10.. => 1000,
     };
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    humantime::format_duration(Duration::from_millis(millis / step * step)).to_string()
+    humantime::format_duration(Duration::from_millis(millis(time) / step * step)).to_string()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Who holds, in words.
@@ -59,10 +69,24 @@ pub(crate) fn holder(status: &Status) -> String {
         1 => String::new(),
         count => format!(", entered {count} times"),
     };
+    let known = known(&status.holder);
     match status.remaining {
-        Some(left) => format!("held by {hold}{count}, {} left", span(left)),
-        None => format!("held by {hold}{count}, without an end"),
+        Some(left) => format!("held by {known}{hold}{count}, {} left", span(left)),
+        None => format!("held by {known}{hold}{count}, without an end"),
     }
+}
+
+/// What a person knows a holder by, as far as its client says.
+fn known(holder: &Holder) -> String {
+    let program = holder.program.as_deref().unwrap_or("somebody");
+    let process = match (holder.pid, &holder.host) {
+        (Some(pid), Some(host)) => format!("{program}, process {pid} on {host}"),
+        (None, Some(host)) => format!("{program} on {host}"),
+        (_, None) => return String::new(),
+    };
+    let label = holder.label.as_deref().filter(|label| !label.is_empty());
+    let label = label.map(|label| format!(" ({label})"));
+    format!("{}, ", escaped(&(process + &label.unwrap_or_default())))
 }
 
 /// One lock, for `ls` and `status`.
@@ -70,16 +94,27 @@ pub(crate) fn row(status: &Status) -> String {
     format!("{}: {}", escaped(&status.name), holder(status))
 }
 
+/// A hold that was just taken, as JSON.
+pub(crate) fn taken(name: &str, guard: &MutexGuard) -> Value {
+    json!({
+        "name": name,
+        "hold": guard.hold_id().as_str(),
+        "remaining_ms": millis(guard.lease().remaining()),
+    })
+}
+
 /// One lock as JSON.
 pub(crate) fn json(status: &Status) -> Value {
-    let remaining = status
-        .remaining
-        .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+    let remaining = status.remaining.map(millis);
     json!({
         "name": status.name,
         "hold": status.hold.as_str(),
         "count": status.count,
         "remaining_ms": remaining,
+        "host": status.holder.host,
+        "pid": status.holder.pid,
+        "program": status.holder.program,
+        "label": status.holder.label,
     })
 }
 

@@ -1,28 +1,20 @@
 //! `leasehold run`, on each store.
 
+#[macro_use]
 mod support;
 
 use std::time::Duration;
-use support::{Place, Running, alive, eventually, timed};
-
-/// Makes each fact a test on this machine's locks and on those of a server.
-macro_rules! on_each_store {
-    ($($fact:ident),* $(,)?) => {
-        mod local {
-            $(#[test] fn $fact() { super::$fact(&super::Place::local()); })*
-        }
-        mod redis {
-            $(#[test] fn $fact() { super::$fact(&super::Place::redis()); })*
-        }
-    };
-}
+use support::{Place, Running, alive, catches, eventually, timed};
 
 on_each_store![
     the_exit_code_is_that_of_the_command,
     a_signal_that_ends_the_command_gives_128_and_its_number,
+    a_key_that_ends_the_command_ends_run_by_the_same_signal,
     a_command_that_cannot_start_gives_126_or_127,
+    a_script_without_a_first_line_runs_in_a_shell,
     a_busy_lock_gives_75_or_the_code_that_was_asked_for,
     the_command_sees_the_lock_and_the_hold,
+    a_wait_for_the_run_around_it_is_told,
     a_waiter_runs_after_the_holder,
     the_lock_is_free_when_the_command_has_ended,
     eight_processes_count_exactly,
@@ -39,6 +31,7 @@ on_each_store![
     a_minimal_hold_outlasts_the_command,
     a_signal_cuts_a_minimal_hold_short,
     a_signal_that_the_command_got_cuts_a_minimal_hold_short,
+    an_orphan_that_ends_in_a_minimal_hold_is_no_zombie,
     the_command_has_no_descriptors_of_ours,
     an_ignored_signal_stays_ignored,
 ];
@@ -55,6 +48,20 @@ fn a_signal_that_ends_the_command_gives_128_and_its_number(place: &Place) {
     assert_eq!(place.run(&[], "kill -KILL $$").done().code, 137);
 }
 
+fn a_key_that_ends_the_command_ends_run_by_the_same_signal(place: &Place) {
+    for (key, number) in [("INT", 2), ("QUIT", 3)] {
+        let done = place.run(&[], &format!("kill -{key} $$")).done();
+        assert_eq!(
+            (done.code, done.signal),
+            (128 + number, Some(number)),
+            "{done:?}"
+        );
+        assert!(place.is_free("job"));
+    }
+    // Everything else is told by the code.
+    assert_eq!(place.run(&[], "kill -TERM $$").done().signal, None);
+}
+
 fn a_command_that_cannot_start_gives_126_or_127(place: &Place) {
     let missing = place.done(&["run", "job", "--", "/no/such/program"]);
     assert_eq!(missing.code, 127, "{missing:?}");
@@ -64,6 +71,27 @@ fn a_command_that_cannot_start_gives_126_or_127(place: &Place) {
     assert!(place.is_free("job"));
 }
 
+fn a_script_without_a_first_line_runs_in_a_shell(place: &Place) {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, content) in [
+        ("script", &b"echo $1 $LEASEHOLD_NAME; exit 4\n"[..]),
+        ("program", b"\x7fELF\0of another machine"),
+    ] {
+        std::fs::write(place.file(name), content).expect("a file");
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(place.file(name), all).expect("a file");
+    }
+    let path = place.file("script");
+    let done = place.done(&["run", "job", "--", path.to_str().expect("text"), "one"]);
+    assert_eq!((done.code, done.out.as_str()), (4, "one job\n"), "{done:?}");
+    let mut by_name = place.leasehold(&["run", "job", "--", "script", "two"]);
+    let path = std::env::join_paths([place.file(""), "/usr/bin".into()]).expect("a path");
+    let done = Running::spawn(by_name.env("PATH", path)).done();
+    assert_eq!((done.code, done.out.as_str()), (4, "two job\n"), "{done:?}");
+    let unfit = place.done(&["run", "job", "--", "./program"]);
+    assert_eq!(unfit.code, 126, "{unfit:?}");
+}
+
 fn a_busy_lock_gives_75_or_the_code_that_was_asked_for(place: &Place) {
     let mut holder = place.run(&[], "echo > held; exec sleep 60");
     place.read("held");
@@ -71,6 +99,7 @@ fn a_busy_lock_gives_75_or_the_code_that_was_asked_for(place: &Place) {
     assert_eq!((busy.code, busy.out.as_str()), (75, ""), "{busy:?}");
     assert_eq!(place.run(&["--wait", "50ms"], "true").done().code, 75);
     assert_eq!(place.run(&["-n", "-E", "9"], "true").done().code, 9);
+    assert_eq!(place.run(&["-n", "-E", "0"], "exit 1").done().code, 0);
     holder.signal("TERM");
     assert_eq!(holder.done().code, 143);
     assert_eq!(place.run(&["-n"], "true").done().code, 0);
@@ -89,6 +118,18 @@ fn the_command_sees_the_lock_and_the_hold(place: &Place) {
         lines[1].contains(lines[2]) && !lines[2].is_empty(),
         "{done:?}"
     );
+}
+
+fn a_wait_for_the_run_around_it_is_told(place: &Place) {
+    let script = |options| format!("$LEASEHOLD run {options} job -- true 2> log; cat log >&2");
+    let mut endless = place.run(&[], &script(""));
+    eventually("a remark", || {
+        std::fs::read_to_string(place.file("log")).is_ok_and(|log| log.contains("waits for ever"))
+    });
+    endless.signal("TERM");
+    assert_eq!(endless.done().code, 143);
+    let bounded = place.run(&[], &script("--wait 50ms")).done();
+    assert!(!bounded.err.contains("waits for ever"), "{bounded:?}");
 }
 
 fn a_waiter_runs_after_the_holder(place: &Place) {
@@ -277,6 +318,21 @@ fn a_signal_that_the_command_got_cuts_a_minimal_hold_short(place: &Place) {
     assert!(place.is_free("job"));
 }
 
+fn an_orphan_that_ends_in_a_minimal_hold_is_no_zombie(place: &Place) {
+    let script = "sh -c 'echo $$ > orphan; until [ -e go ]; do sleep 0.02; done' & \
+                  echo $PPID > supervisor";
+    let mut run = place.run(&["--min-hold", "1h"], script);
+    let [orphan, supervisor] = ["orphan", "supervisor"].map(|file| place.read(file));
+    eventually("the end of the supervisor", || !alive(&supervisor));
+    assert!(alive(&orphan));
+    std::fs::write(place.file("go"), "").expect("a file");
+    eventually("the end of the orphan's number", || {
+        !std::path::Path::new("/proc").join(&orphan).exists()
+    });
+    run.signal("TERM");
+    assert_eq!(run.done().code, 0);
+}
+
 fn the_command_has_no_descriptors_of_ours(place: &Place) {
     let done = place.run(&[], "ls -l /proc/$$/fd").done();
     assert!(!done.out.contains("socket:"), "{done:?}");
@@ -289,14 +345,4 @@ fn an_ignored_signal_stays_ignored(place: &Place) {
     place.settle(&mut shell);
     let run = "trap '' HUP; exec $LEASEHOLD run job -- sh -c 'kill -HUP $$ $PPID; exit 5'";
     assert_eq!(Running::spawn(shell.args(["-c", run])).done().code, 5);
-}
-
-/// Whether the process catches the signal of this number.
-fn catches(pid: &str, number: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigCgt:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & (1 << (number - 1)) != 0)
 }

@@ -76,6 +76,76 @@ fn the_command_does_not_see_the_password() {
 }
 
 #[test]
+fn a_silent_server_ends_a_bounded_wait_with_69() {
+    let place = Place::redis();
+    let mut holder = place.run(&["--ttl", "1h"], "echo > held; exec sleep 60");
+    place.read("held");
+    let clients = || {
+        place
+            .server()
+            .command("CLIENT LIST")
+            .matches("addr=")
+            .count()
+    };
+    let before = clients();
+    let waiter = place.start(&["wait", "job", "--wait", "1s"]);
+    eventually("a connection", || clients() > before);
+    place.server().signal("STOP");
+    assert_eq!(waiter.done().code, 69);
+    place.server().signal("CONT");
+    holder.signal("TERM");
+    assert_eq!(holder.done().code, 143);
+}
+
+#[test]
+fn a_dead_server_holds_the_end_up_no_longer_than_the_lease() {
+    let place = Place::redis();
+    let script = "echo > held; until [ -e go ]; do sleep 0.02; done; exit 5";
+    let run = place.run(&["--lease", "2s", "--grace", "10ms"], script);
+    place.read("held");
+    place.server().signal("STOP");
+    let (done, took) = timed(|| {
+        std::fs::write(place.file("go"), "").unwrap();
+        run.done()
+    });
+    place.server().signal("CONT");
+    assert_eq!(done.code, 5, "{done:?}");
+    assert!(done.err.contains("not given back yet"), "{done:?}");
+    // What is left of the lease, and a second.
+    assert!(took < Duration::from_millis(3_500), "{took:?}");
+}
+
+#[test]
+fn the_second_signal_ends_what_a_dead_server_holds_up() {
+    let place = Place::redis();
+    let mut run = place.run(&["--ttl", "1h"], "echo $PPID > supervisor; exec sleep 60");
+    let supervisor = place.read("supervisor");
+    place.server().signal("STOP");
+    let (done, took) = timed(|| {
+        run.signal("TERM");
+        eventually("the end of the supervisor", || !alive(&supervisor));
+        run.signal("TERM");
+        run.done()
+    });
+    place.server().signal("CONT");
+    assert_eq!(done.code, 143, "{done:?}");
+    assert!(done.err.contains("not given back yet"), "{done:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_nested_leasehold_works_at_the_same_server() {
+    let place = Place::redis();
+    let url = place.server().url();
+    let script = "$LEASEHOLD status job --json";
+    let words = ["--url", &url, "run", "job", "--", "sh", "-c", script];
+    let mut command = place.leasehold(&words);
+    let done = support::Running::spawn(command.env_remove("LEASEHOLD_URL")).done();
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    assert!(done.out.contains("\"held\":true"), "{done:?}");
+}
+
+#[test]
 fn a_key_of_another_type_gives_77_and_is_left_alone() {
     let place = Place::redis();
     place.server().command("SET job precious");

@@ -23,6 +23,24 @@ fn a_local_url_is_silent() {
     let done = place.done(&["--url", &url, "run", "job", "--", "true"]);
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
     assert!(place.file("others").exists());
+    let nested = [
+        "--url",
+        &url,
+        "run",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "$LEASEHOLD ls",
+    ];
+    let done = place.done(&nested);
+    assert!(done.out.starts_with("job: held"), "{done:?}");
+}
+
+#[test]
+fn without_a_url_the_command_gets_none() {
+    let done = Place::local().run(&[], "echo ${LEASEHOLD_URL-none}").done();
+    assert_eq!(done.out, "none\n");
 }
 
 #[test]
@@ -38,9 +56,16 @@ fn what_cannot_work_gives_64() {
         "run --ttl 3s --grace 1500ms job -- true",
         "run --lease 1s --ttl 1s job -- true",
         "run --lease 0s job -- true",
-        "run -E 0 job -- true",
+        "run -E 256 job -- true",
         "run -n --wait 1s job -- true",
         "status {}",
+        "acquire job",
+        "acquire job --lease 1ms",
+        "renew job --hold me",
+        "renew job --hold 00000000-0000-4000-8000-000000000000:1 --lease 0s",
+        "release job",
+        "release {x --hold 00000000-0000-4000-8000-000000000000:1",
+        "wait job -n",
         "unlock job",
         "--require-distributed run job -- true",
         "--url local: --require-distributed ls",
@@ -58,12 +83,106 @@ fn what_cannot_work_gives_64() {
 #[test]
 fn help_and_version_give_0() {
     let place = Place::local();
-    for line in ["--help", "--version", "run --help", "status -h"] {
+    for line in [
+        "--help",
+        "--version",
+        "run --help",
+        "status -h",
+        "man",
+        "completions zsh",
+    ] {
         let words: Vec<&str> = line.split_whitespace().collect();
         let done = place.done(&words);
         assert_eq!((done.code, done.err.as_str()), (0, ""), "{line}");
-        assert!(!done.out.contains("supervise "), "{line}: {}", done.out);
+        assert!(!done.out.contains("supervise"), "{line}: {}", done.out);
     }
+    assert!(!place.file("locks").exists());
+}
+
+#[test]
+fn completions_are_for_each_shell_and_sound() {
+    let place = Place::local();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let done = place.done(&["completions", shell]);
+        assert_eq!((done.code, done.err.as_str()), (0, ""), "{shell}");
+        assert!(done.out.contains("conflict-exit-code"), "{shell}");
+    }
+    let script = "eval \"$($LEASEHOLD completions bash)\"; COMP_WORDS=(leasehold st); \
+                  COMP_CWORD=1; _leasehold leasehold st leasehold; echo ${COMPREPLY[@]}";
+    let mut bash = std::process::Command::new("bash");
+    place.settle(&mut bash);
+    let done = support::Running::spawn(bash.args(["-c", script])).done();
+    assert_eq!(done.out, "status\n", "{done:?}");
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_subcommand() {
+    let place = Place::local();
+    let main = place.done(&["man"]);
+    assert!(
+        main.out.contains(".SH \"EXIT STATUS\"") && main.out.contains("\n\\fB76\\fR\n"),
+        "{main:?}"
+    );
+    for subcommand in [
+        "run",
+        "status",
+        "ls",
+        "wait",
+        "unlock",
+        "completions",
+        "man",
+    ] {
+        let page = place.done(&["man", subcommand]);
+        let title = format!(".TH leasehold-{subcommand} 1");
+        assert!(page.out.contains(&title), "{page:?}");
+        assert!(
+            main.out.contains(&format!("leasehold\\-{subcommand}(1)")),
+            "{main:?}"
+        );
+    }
+    assert_eq!(place.done(&["man", "supervise"]).code, 64);
+}
+
+#[test]
+fn a_url_may_stand_in_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::local();
+    let file = place.file("url");
+    let path = file.to_str().unwrap();
+    let elsewhere = format!("local:{}\n", place.file("others").display());
+    std::fs::write(&file, elsewhere).unwrap();
+    let mut command = place.leasehold(&["--url-file", path, "ls"]);
+    // It comes before the environment.
+    let command = command.env("LEASEHOLD_URL", "redis://127.0.0.1:1");
+    let done = support::Running::spawn(command).done();
+    assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
+    assert!(place.file("others").exists() && !place.file("locks").exists());
+
+    std::fs::write(&file, "redis://:sesame@127.0.0.1:1\n").unwrap();
+    for (mode, told) in [(0o600, false), (0o640, false), (0o644, true)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let done = place.done(&["ls", "--url-file", path]);
+        assert_eq!(done.code, 69, "{done:?}");
+        assert_eq!(
+            done.err.contains("every user can read it"),
+            told,
+            "{mode:o}: {done:?}"
+        );
+        assert!(!done.err.contains("sesame"), "{done:?}");
+    }
+    for content in ["", "\n", "redis://:sesame@h\nmore\n", "sesame@h"] {
+        std::fs::write(&file, content).unwrap();
+        let done = place.done(&["ls", "--url-file", path]);
+        assert_eq!(done.code, 64, "{content:?}: {done:?}");
+        assert!(!done.err.contains("sesame"), "{content:?}: {done:?}");
+    }
+    assert_eq!(place.done(&["ls", "--url-file", "/no/such/file"]).code, 64);
+    assert_eq!(
+        place
+            .done(&["ls", "--url-file", path, "--url", "local:"])
+            .code,
+        64
+    );
 }
 
 #[test]

@@ -117,6 +117,30 @@ impl Backend {
         }
     }
 
+    /// How many clients' records there are; `client` is any on this store.
+    ///
+    /// # Panics
+    ///
+    /// When the store cannot be read.
+    pub async fn records(&self, client: &Client) -> usize {
+        match self {
+            Self::Memory(_) => testing::records(client).expect("the client is on memory"),
+            Self::Local(_) => {
+                let dir = client.directory().expect("the client is on this machine");
+                let files = std::fs::read_dir(dir).expect("the directory can be read");
+                let names = files.map(|file| file.expect("it can be read").file_name());
+                let record = |name: &std::ffi::OsString| {
+                    name.to_string_lossy().starts_with("leasehold_client_")
+                };
+                names.filter(record).count()
+            }
+            Self::Redis(server) => {
+                let keys: Vec<String> = server.query(&["KEYS", "leasehold:client:*"]).await;
+                keys.len()
+            }
+        }
+    }
+
     /// How many script calls the server has seen; none where there is no server.
     pub async fn scripts_run(&self) -> Option<u64> {
         match self {

@@ -9,6 +9,7 @@
     reason = "a kit for tests: it fails by panicking, and nobody else depends on it"
 )]
 
+pub mod authority;
 pub mod backend;
 pub mod random;
 pub mod relay;
@@ -16,6 +17,7 @@ pub mod server;
 pub mod taker;
 pub mod time;
 
+pub use authority::Authority;
 pub use backend::{Backend, Kind};
 pub use random::Random;
 pub use relay::Relay;

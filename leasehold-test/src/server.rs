@@ -134,9 +134,10 @@ impl Server {
         ask(&mut self.connection().await, command).await
     }
 
-    /// Every key, sorted.
+    /// Every key but the records of clients, sorted.
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.query(&["KEYS", "*"]).await;
+        keys.retain(|key| !key.starts_with("leasehold:client:"));
         keys.sort();
         keys
     }

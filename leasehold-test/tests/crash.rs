@@ -191,7 +191,7 @@ async fn a_waiter_that_is_killed_is_forgotten_by_the_next_client_that_opens() {
     let dir = client.directory().unwrap();
     let file = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.unwrap().path();
-        path.is_file().then_some(path)
+        (path.is_file() && path.file_name()?.to_str()?.starts_with("m-")).then_some(path)
     };
     let lock_file = || std::fs::read_dir(dir).unwrap().find_map(file);
     leasehold_test::eventually("it listens", async || {
@@ -199,7 +199,17 @@ async fn a_waiter_that_is_killed_is_forgotten_by_the_next_client_that_opens() {
         String::from_utf8_lossy(&text).contains(".sock")
     })
     .await;
-    waiter.pause();
+    leasehold_test::eventually("it stands still outside of the file", async || {
+        waiter.pause();
+        let outside = std::fs::File::open(lock_file().unwrap())
+            .unwrap()
+            .try_lock();
+        if outside.is_err() {
+            waiter.resume();
+        }
+        outside.is_ok()
+    })
+    .await;
     guard.release().await.unwrap();
     assert!(lock_file().is_some(), "the waiter is still in the table");
     waiter.kill().await;

@@ -33,13 +33,19 @@ async fn client(dir: &Path) -> Client {
         .unwrap()
 }
 
-/// The lock files in the directory.
+/// The lock files in the directory, without those of clients' records.
 fn lock_files(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries
         .filter(|entry| entry.file_type().unwrap().is_file())
+        .filter(|entry| !is_record(&entry.path()))
         .map(|entry| entry.path())
         .collect()
+}
+
+fn is_record(file: &Path) -> bool {
+    let name = file.file_name().unwrap().to_string_lossy();
+    name.starts_with("leasehold_client_")
 }
 
 fn hold_files(dir: &Path) -> usize {

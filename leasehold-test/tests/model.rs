@@ -193,6 +193,7 @@ impl Pair {
         }
         if self.server.is_some() {
             let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
+            keys.retain(|key| !key.starts_with("leasehold:client:"));
             keys.sort();
             there.sort();
             if keys != there {

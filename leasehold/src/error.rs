@@ -23,7 +23,7 @@ pub enum Error {
     /// The server or a file answered what no lock of ours answers.
     #[error("unexpected state or answer: {0}")]
     Protocol(String),
-    /// The server refused the command. It was not run.
+    /// The server refused the command, or a side the connection. It was not run.
     #[error("refused, {0}")]
     Refused(Refusal),
     /// No answer in time. The command may have run.
@@ -61,6 +61,9 @@ pub enum Refusal {
     /// The server cannot run scripts.
     #[error("scripts are disabled: {0}")]
     ScriptsDisabled(String),
+    /// No TLS with this server: a certificate, its name or its time, or a server without TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
 }
 
 impl Error {
@@ -71,7 +74,10 @@ impl Error {
             Self::Timeout(_) | Self::Unavailable { .. } => true,
             Self::Refused(refusal) => match refusal {
                 Refusal::ReadOnly(_) | Refusal::OutOfMemory(_) => true,
-                Refusal::Auth(_) | Refusal::Permission(_) | Refusal::ScriptsDisabled(_) => false,
+                Refusal::Auth(_)
+                | Refusal::Permission(_)
+                | Refusal::ScriptsDisabled(_)
+                | Refusal::Tls(_) => false,
             },
             Self::Closed(_) | Self::Config(_) | Self::Lost(_) | Self::Protocol(_) => false,
         }

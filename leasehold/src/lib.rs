@@ -17,7 +17,7 @@ pub mod testing;
 
 pub use client::{Client, ClientBuilder, CloseReport};
 pub use error::{Error, Refusal, Result};
-pub use lock::{Lease, Mutex, MutexGuard, Status};
+pub use lock::{Holder, Lease, Mutex, MutexGuard, Status};
 pub use model::hold::HoldId;
 pub use model::lease::LeaseState;
 pub use model::owner::{Identity, Owner};

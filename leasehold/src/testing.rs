@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::model::{HoldId, Name, Ttl};
+use crate::model::{ClientId, HoldId, Name, Ttl};
 use crate::op::state::Value;
 use crate::op::{Operation, SCRIPTS, mutex, renew};
 use crate::store::memory::{Memory, MemoryStore};
@@ -208,6 +208,16 @@ pub fn plant(client: &Client, key: &str, text: &str) -> Result<()> {
 /// [`Error::Config`] if the client is on another store.
 pub fn delete(client: &Client, key: &str) -> Result<bool> {
     Ok(memory(client)?.with(|state, _| state.remove(key)))
+}
+
+/// How many clients' records a memory store has.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn records(client: &Client) -> Result<usize> {
+    let is_record = |key: &&str| ClientId::is_record(key);
+    memory(client).map(|memory| memory.with(|state, _| state.names().filter(is_record).count()))
 }
 
 /// Lets every key of a memory store be older by `time`.

@@ -1,9 +1,15 @@
 //! The commands: functions from checked values to an exit code.
 
+mod acquire;
 mod ls;
+mod parting;
+mod release;
+mod renew;
 mod run;
 mod status;
+mod taking;
 mod unlock;
+mod wait;
 mod waiting;
 
 use std::fmt;
@@ -11,9 +17,10 @@ use std::io::ErrorKind;
 
 use leasehold::{Client, Error};
 
-use crate::config::{Config, Place, Task};
+use crate::config::{Config, Question, Task};
 use crate::exit::Exit;
 use crate::output;
+use crate::place::Place;
 
 /// Runs the command in a runtime of its own.
 pub(crate) fn run(config: Config) -> Exit {
@@ -32,28 +39,29 @@ pub(crate) fn run(config: Config) -> Exit {
 }
 
 async fn perform(config: Config) -> Result<Exit, Failure> {
-    match config.task {
-        Task::Run(task) => run::run(&config.place, task).await,
-        Task::Status { name, json } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
-            let done = status::status(&client, &name, json).await;
-            client.close().await;
-            done
-        }
-        Task::Ls { pattern, json } => {
-            let client = connect(&config.place).await?;
-            let done = ls::ls(&client, &pattern, json).await;
-            client.close().await;
-            done
-        }
-        Task::Unlock { name } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
-            let done = unlock::unlock(&client, &name).await;
-            client.close().await;
-            done
-        }
+    let question = match config.task {
+        Task::Run(task) => return run::run(&config.place, task).await,
+        Task::Acquire(task) => return acquire::acquire(&config.place, task).await,
+        Task::Ask(question) => question,
+    };
+    match &question {
+        Question::Renew(task) => renew::rehearse(task).await?,
+        other => rehearse(other.name()).await?,
+    }
+    let client = connect(&config.place, None).await?;
+    let answer = ask(&client, question).await;
+    client.close().await;
+    answer
+}
+
+async fn ask(client: &Client, question: Question) -> Result<Exit, Failure> {
+    match question {
+        Question::Status { name, json } => status::status(client, &name, json).await,
+        Question::Ls { pattern, json } => ls::ls(client, &pattern, json).await,
+        Question::Wait(task) => wait::wait(client, task).await,
+        Question::Renew(task) => renew::renew(client, task).await,
+        Question::Release { name, hold } => release::release(client, &name, hold).await,
+        Question::Unlock { name } => unlock::unlock(client, &name).await,
     }
 }
 
@@ -86,6 +94,14 @@ impl fmt::Display for Failure {
     }
 }
 
+/// How a command ends that only prints.
+pub(crate) fn tell(printed: std::io::Result<()>) -> Exit {
+    match printed {
+        Ok(()) => Exit::Success,
+        Err(error) => explain(error.into()),
+    }
+}
+
 fn explain(failure: Failure) -> Exit {
     if let Failure::System(error) = &failure
         && error.kind() == ErrorKind::BrokenPipe
@@ -101,9 +117,10 @@ fn explain(failure: Failure) -> Exit {
 }
 
 /// Connects, and says where to if nobody chose.
-async fn connect(place: &Place) -> Result<Client, Error> {
+async fn connect(place: &Place, label: Option<&str>) -> Result<Client, Error> {
+    let builder = Client::builder().label(label.unwrap_or_default());
     let Place::At(url) = place else {
-        let client = Client::connect("local:").await?;
+        let client = builder.connect("local:").await?;
         let directory = client.directory().unwrap_or_else(|| "".as_ref());
         output::complain(&format!(
             "this machine only: the locks are in {} (--url names a server)",
@@ -111,11 +128,12 @@ async fn connect(place: &Place) -> Result<Client, Error> {
         ));
         return Ok(client);
     };
-    Client::connect(url).await
+    builder.connect(url).await
 }
 
 /// Lets the library check a name on a store in this process, before anything is sent.
-async fn rehearse(name: &str) -> Result<(), Error> {
+async fn rehearse(name: Option<&str>) -> Result<(), Error> {
+    let Some(name) = name else { return Ok(()) };
     let client = Client::memory();
     let checked = client.mutex(name).status().await;
     client.close().await;

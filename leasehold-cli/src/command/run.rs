@@ -9,17 +9,18 @@ use leasehold::{Client, Error, LeaseState, Mutex, MutexGuard};
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::{Failure, connect, waiting};
-use crate::config::{Lease, Patience, Place, Run, without_password};
+use super::parting::Parting;
+use super::taking::Wanted;
+use super::{Failure, connect};
+use crate::config::{Lease, Run};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
+use crate::place::{Place, without_password};
 use crate::signals::{Caught, Signals, asks_to_end};
-use crate::supervise::{Attendant, Job, Order, Report, terminal};
+use crate::supervise::{Attendant, Job, Order, Report, bury_orphans, terminal};
 
 /// How often the lease is looked at, for the supervisor.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the store is told about a hold that is over anyway.
-const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a stop of this process may take to arrive. A group that no shell watches never stops.
 const STOP: Duration = Duration::from_millis(100);
 
@@ -27,14 +28,14 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
     rehearse(&task).await?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect(place) => client?,
+        client = connect(place, task.label.as_deref()) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
-    let exit = under_lock(&client, &task, &mut signals).await;
-    // What a lost hold leaves behind ends by itself, about now.
-    let lost = matches!(exit, Ok(Exit::Lost));
-    let patience = if lost { FAREWELL } else { Duration::MAX };
-    let _ = timeout(patience, client.close()).await;
+    let mut parting = Parting::new();
+    let exit = under_lock(&client, place, &task, &mut signals, &mut parting).await;
+    // What is left of a wait that ended may be a hold of the full length.
+    parting.begin(task.lease.length());
+    let _ = parting.bear(&mut signals, client.close()).await;
     exit
 }
 
@@ -55,75 +56,85 @@ fn mutex(client: &Client, task: &Run) -> Mutex {
     }
 }
 
-async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Result<Exit, Failure> {
+async fn under_lock(
+    client: &Client,
+    place: &Place,
+    task: &Run,
+    signals: &mut Signals,
+    parting: &mut Parting,
+) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
-    let taken = tokio::select! {
-        biased;
-        number = signals.end() => return Ok(Exit::Signal(number)),
-        taken = acquire(&mutex, task.patience) => taken?,
-        never = waiting::show(&task.name, &mutex) => match never {},
+    let wanted = Wanted {
+        name: &task.name,
+        mutex: &mutex,
+        patience: task.patience,
+        busy: task.busy,
     };
-    let Some(guard) = taken else {
-        complain(&format!("{} is held by another: not acquired", task.name));
-        return Ok(task.busy);
+    let guard = match wanted.take(signals, parting).await? {
+        Ok(guard) => guard,
+        Err(exit) => return Ok(exit),
     };
     let long_enough = sleep(task.min_hold);
     let watch = Watch {
         task,
+        place,
         guard: &guard,
         signals,
         lost: false,
         hurried: false,
     };
-    let Ended {
-        exit,
-        lost,
-        hurried,
-    } = watch.attend().await?;
-    if !lost && !hurried {
+    let ended = watch.attend().await?;
+    // We may stay for long; what the command left behind is to end as it would without us.
+    tokio::spawn(bury_orphans());
+    parting.hurried = ended.hurried;
+    if !ended.lost && !ended.hurried {
         tokio::select! {
             () = long_enough => {}
             () = guard.lost() => {}
-            _ = signals.end() => {}
+            _ = signals.end() => parting.hurried = true,
         }
     }
-    Ok(give_back(guard, exit, lost).await)
+    let lease = guard.lease();
+    // Others may have a lost lock at once, since the command has ended; but not at any price.
+    parting.begin(if ended.lost {
+        Duration::ZERO
+    } else {
+        lease.remaining()
+    });
+    let given_back = parting.bear(signals, guard.hand_over()).await;
+    let exit = if ended.lost {
+        Exit::Lost
+    } else {
+        verdict(given_back, ended.exit)
+    };
+    if let Some(key) = ended.key.filter(|_| !matches!(exit, Exit::Lost)) {
+        // The terminal told the command alone; a script around us is to end as well.
+        let _ = kill_current_process_group(key);
+    }
+    Ok(exit)
 }
 
-async fn acquire(mutex: &Mutex, patience: Patience) -> Result<Option<MutexGuard>, Error> {
-    match patience {
-        Patience::Forever => mutex.lock().await.map(Some),
-        Patience::Once => mutex.try_lock().await,
-        Patience::For(wait) => mutex.try_lock_for(wait).await,
-    }
-}
-
-/// Gives the lock back, to the command's descendants where they keep it, and has the last word.
-async fn give_back(guard: MutexGuard, exit: Exit, lost: bool) -> Exit {
-    if lost {
-        // The command has ended, so others may have the lock at once; but not at any price.
-        let left = guard.lease().remaining().min(FAREWELL);
-        let _ = timeout(left, guard.hand_over()).await;
-        return Exit::Lost;
-    }
-    match guard.hand_over().await {
-        Ok(_) => exit,
-        Err(Error::Lost(reason)) => {
+/// The exit of a command that ended with `exit`, after this answer to the release.
+fn verdict(given_back: Option<Result<bool, Error>>, exit: Exit) -> Exit {
+    let why = match given_back {
+        Some(Ok(_)) => return exit,
+        Some(Err(Error::Lost(reason))) => {
             complain(&format!("the hold was lost: {reason}"));
-            Exit::Lost
+            return Exit::Lost;
         }
-        Err(error) => {
-            complain(&format!(
-                "the lock is not given back yet and may stay for its TTL: {error}"
-            ));
-            exit
-        }
-    }
+        Some(Err(error)) => format!(": {error}"),
+        None => String::new(),
+    };
+    complain(&format!(
+        "the lock is not given back yet and may stay for its TTL{why}"
+    ));
+    exit
 }
 
 /// What is watched over while the command runs.
 struct Watch<'a> {
     task: &'a Run,
+    place: &'a Place,
     guard: &'a MutexGuard,
     signals: &'a mut Signals,
     /// The command was told to end, since the hold is lost or about to be.
@@ -137,6 +148,8 @@ struct Ended {
     exit: Exit,
     lost: bool,
     hurried: bool,
+    /// The signal of a key, if one ended the command.
+    key: Option<Signal>,
 }
 
 impl Watch<'_> {
@@ -156,7 +169,7 @@ impl Watch<'_> {
             tokio::select! {
                 report = attendant.next() => match report {
                     Some(Report::Started(_)) => {}
-                    Some(Report::Stopped(signal)) => self.stopped(signal, &attendant).await,
+                    Some(Report::Stopped(signal)) => self.stopped(signal, &mut attendant).await,
                     Some(Report::Ending) => self.lose(),
                     Some(Report::Stuck(count)) => stuck(count),
                     end => break end,
@@ -176,8 +189,10 @@ impl Watch<'_> {
                 _ = look.tick() => attendant.follow(&lease),
             }
         };
+        let mut key = None;
         let exit = match end {
             Some(end) => {
+                key = self.key(end, attendant.in_front());
                 attendant.gone().await;
                 self.exit(end)
             }
@@ -194,19 +209,29 @@ impl Watch<'_> {
             exit,
             lost: self.lost,
             hurried: self.hurried,
+            key,
         })
     }
 
-    fn environment(&self) -> Vec<(&'static str, Option<OsString>)> {
-        const URL: &str = "LEASEHOLD_URL";
+    /// The key that ended the command: one that the terminal sent to nobody but it.
+    fn key(&self, end: Report, in_front: bool) -> Option<Signal> {
+        match end {
+            Report::Signaled(number) if in_front && !self.hurried => Signal::from_named_raw(number)
+                .filter(|signal| [Signal::INT, Signal::QUIT].contains(signal)),
+            _ => None,
+        }
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
         let hold = self.guard.hold_id().as_str();
         let mut environment = vec![
-            ("LEASEHOLD_NAME", Some(OsString::from(&self.task.name))),
-            ("LEASEHOLD_HOLD", Some(OsString::from(hold))),
+            ("LEASEHOLD_NAME", OsString::from(&self.task.name)),
+            ("LEASEHOLD_HOLD", OsString::from(hold)),
         ];
-        if let Some(url) = std::env::var_os(URL) {
-            let shown = url.to_str().and_then(without_password);
-            environment.push((URL, shown.map(OsString::from)));
+        if let Place::At(url) = self.place {
+            // However we got it, a `leasehold` that CMD starts works there, or fails.
+            let shown = OsString::from(without_password(url));
+            environment.push(("LEASEHOLD_URL", shown));
         }
         environment
     }
@@ -242,7 +267,7 @@ impl Watch<'_> {
     }
 
     /// The command was stopped. In a terminal, this process stops too, so that the shell sees it.
-    async fn stopped(&mut self, signal: i32, attendant: &Attendant) {
+    async fn stopped(&mut self, signal: i32, attendant: &mut Attendant) {
         let Some((_, foreground)) = terminal::standing() else {
             return;
         };

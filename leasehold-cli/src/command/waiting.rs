@@ -14,6 +14,24 @@ use crate::output;
 /// Back to the start of the line, and erase it.
 const CLEAR: &str = "\r\x1b[K";
 
+/// Says if the wait is for a `run` that waits for us.
+pub(super) async fn warn(name: &str, mutex: &Mutex) {
+    let around = |variable| std::env::var(variable).ok();
+    if around("LEASEHOLD_NAME").as_deref() != Some(name) {
+        return;
+    }
+    // The identity of a hold is unique, so that the same one is of the same store.
+    let outer = around("LEASEHOLD_HOLD");
+    if let Ok(Some(status)) = mutex.status().await
+        && outer.as_deref() == Some(status.hold.as_str())
+    {
+        output::complain(&format!(
+            "{name} is held by the `run` around this one, which waits for its end: this waits for \
+             ever (-n does not wait, --wait bounds it)"
+        ));
+    }
+}
+
 /// Shows who holds `mutex`, each second, until dropped.
 pub(super) async fn show(name: &str, mutex: &Mutex) -> Infallible {
     if !io::stderr().is_terminal() {

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all};
 use super::wire::{Order, Report};
-use super::{LEAD, STUBBORN, clock, link, terminal};
+use super::{LEAD, STUBBORN, SUPERVISE, clock, link, terminal};
 
 /// What is to be supervised.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub(crate) struct Job<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) grace: Duration,
     pub(crate) hold_file: Option<File>,
-    /// What the command sees of its environment beyond ours; none takes a variable away.
-    pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
+    /// What the command sees of its environment beyond ours.
+    pub(crate) environment: Vec<(&'static str, OsString)>,
 }
 
 /// A running supervisor, as `run` sees it. When this process dies, the supervisor ends the command.
@@ -38,6 +38,7 @@ pub(crate) struct Attendant {
     orders: Sender,
     group: Option<Pid>,
     told: u64,
+    in_front: bool,
 }
 
 impl Attendant {
@@ -60,22 +61,19 @@ impl Attendant {
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("leasehold")
-            .arg("supervise")
+            .arg(SUPERVISE)
             .arg(format!("--deadline={deadline}"))
             .arg(format!("--grace={}", clock::millis(job.grace).max(1)));
-        if let Some((group, foreground)) = terminal::standing() {
+        let standing = terminal::standing();
+        let in_front =
+            standing.is_some_and(|(_, foreground)| foreground) && terminal::is_for_command();
+        if let Some((group, _)) = standing {
             command.arg(format!("--terminal-of={}", group.as_raw_nonzero()));
-            let at_once = foreground && terminal::is_for_command();
-            command.args(at_once.then_some("--foreground"));
         }
+        command.args(in_front.then_some("--foreground"));
         command.args(job.hold_file.is_some().then_some("--hold-file"));
-        for (name, value) in job.environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
         let child = command
+            .envs(job.environment)
             .arg("--")
             .args(job.command)
             .stdin(OwnedFd::from(theirs))
@@ -89,6 +87,7 @@ impl Attendant {
             orders,
             group: None,
             told: deadline,
+            in_front,
         })
     }
 
@@ -97,16 +96,26 @@ impl Attendant {
         loop {
             let line = self.reports.next_line().await.ok().flatten()?;
             let Ok(report) = line.parse() else { continue };
-            if let Report::Started(pid) = report {
-                self.group = Pid::from_raw(pid);
+            match report {
+                Report::Started(pid) => self.group = Pid::from_raw(pid),
+                Report::Stopped(_) => self.in_front = false,
+                _ => {}
             }
             return Some(report);
         }
     }
 
     /// Tells the supervisor something. One that does not listen acts by the deadline it knows.
-    pub(crate) fn tell(&self, order: Order) -> bool {
+    pub(crate) fn tell(&mut self, order: Order) -> bool {
+        if let Order::Continue { foreground } = order {
+            self.in_front |= foreground;
+        }
         self.orders.send(order)
+    }
+
+    /// Whether the terminal's keys reach the command and nobody else, or did when it ended.
+    pub(crate) fn in_front(&self) -> bool {
+        self.in_front
     }
 
     /// Tells the supervisor if the lease has grown, and continues it should it be stopped.

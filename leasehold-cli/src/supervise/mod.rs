@@ -8,13 +8,18 @@ mod attendant;
 mod clock;
 mod link;
 mod processes;
+mod program;
 mod supervisor;
 pub(crate) mod terminal;
 mod wire;
 
 pub(crate) use attendant::{Attendant, Job};
+pub(crate) use processes::bury_orphans;
 pub(crate) use supervisor::work;
 pub(crate) use wire::{Order, Report};
+
+/// The word by which `run` starts this program as its supervisor.
+pub(crate) const SUPERVISE: &str = "supervise";
 
 /// How long before the end of the lease everything is killed, in milliseconds; half the grace if
 /// that is less.

@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, getpid, kill_process, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, set_child_subreaper, wait,
+};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A process as /proc shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,20 @@ pub(super) fn signal_all(group: Option<Pid>, signal: Signal) {
 /// Sends `signal` to the group. A group that has ended is no error.
 pub(super) fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
+}
+
+/// Leaves orphans to others from now on, and collects those that this process has already.
+///
+/// To be polled when no child is waited for by its number any more.
+pub(crate) async fn bury_orphans() {
+    let _ = set_child_subreaper(None);
+    let Ok(mut ended) = signal(SignalKind::child()) else {
+        return;
+    };
+    loop {
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        ended.recv().await;
+    }
 }
 
 fn table() -> Vec<Process> {

@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -17,7 +15,7 @@ use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all, signal_group};
 use super::terminal::Terminal;
 use super::wire::{Order, Report};
-use super::{LEAD, STUBBORN, clock, link};
+use super::{LEAD, STUBBORN, clock, link, program};
 use crate::cli;
 use crate::exit::Exit;
 use crate::output;
@@ -150,16 +148,10 @@ impl Given {
 
     /// Starts the command as the leader of a new group.
     fn start(self, words: Vec<OsString>) -> io::Result<(Pid, Option<OwnedFd>)> {
-        let mut words = words.into_iter();
         if let Some(hold) = &self.hold {
             fcntl_setfd(hold, FdFlags::empty())?;
         }
-        let child = Command::new(words.next().unwrap_or_default())
-            .args(words)
-            .stdin(self.stdin)
-            .stdout(self.stdout)
-            .process_group(0)
-            .spawn()?;
+        let child = program::spawn(&words, self.stdin, self.stdout)?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         pid.map(|pid| (pid, self.hold))
             .ok_or_else(|| io::Error::other("the command has no process number"))

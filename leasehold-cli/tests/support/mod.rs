@@ -5,11 +5,25 @@
 use std::fs;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// Makes each fact a test on this machine's locks and on those of a server.
+#[allow(unused_macros, reason = "each test file uses its part")]
+macro_rules! on_each_store {
+    ($($fact:ident),* $(,)?) => {
+        mod local {
+            $(#[test] fn $fact() { super::$fact(&crate::support::Place::local()); })*
+        }
+        mod redis {
+            $(#[test] fn $fact() { super::$fact(&crate::support::Place::redis()); })*
+        }
+    };
+}
 
 /// How long anything may take; only a failing test takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -186,15 +200,23 @@ impl Drop for Running {
 /// How a process ended.
 #[derive(Debug)]
 pub(crate) struct Done {
+    /// As a shell's `$?`.
     pub(crate) code: i32,
+    /// The signal that it died of.
+    pub(crate) signal: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 impl From<Output> for Done {
     fn from(output: Output) -> Self {
+        let signal = output.status.signal();
         Self {
-            code: output.status.code().unwrap_or(-1),
+            code: output
+                .status
+                .code()
+                .unwrap_or_else(|| 128 + signal.unwrap_or(0)),
+            signal,
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
@@ -216,6 +238,16 @@ pub(crate) fn alive(pid: &str) -> bool {
         .next()
         .and_then(|rest| rest.split_whitespace().next());
     state.is_some_and(|state| state != "Z")
+}
+
+/// Whether the process catches the signal of this number.
+pub(crate) fn catches(pid: &str, number: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (number - 1)) != 0)
 }
 
 /// A redis-server on a free port.

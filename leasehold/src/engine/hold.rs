@@ -192,6 +192,11 @@ impl Hold {
         self.with(|inner, _| inner.longest)
     }
 
+    /// When the store forgets the hold if nobody renews it or gives it back, as far as is known.
+    pub(crate) fn end(&self) -> Moment {
+        self.deadline().after(self.longest().margin())
+    }
+
     /// The TTL that a renewal at this moment sets; none if the hold is only to be looked at.
     pub(crate) fn renewal(&self) -> Option<Ttl> {
         self.with(|inner, now| match inner.tracker.term() {

@@ -6,6 +6,7 @@ pub(crate) mod claim;
 pub(crate) mod hold;
 pub(crate) mod hub;
 pub(crate) mod life;
+pub(crate) mod presence;
 pub(crate) mod queue;
 pub(crate) mod reaper;
 pub(crate) mod release;
@@ -16,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::error::Result;
-use crate::model::{ClientId, HoldId, Moment, Owner};
-use crate::store::{Clock, Store};
+use crate::error::{Error, Result};
+use crate::model::{ClientId, HoldId, Moment, Name, Owner};
+use crate::store::{Clock, Introduction, Store};
 
 pub(crate) use acquire::{Patience, Request};
 pub(crate) use claim::{Claim, Kind};
@@ -27,6 +28,7 @@ pub(crate) use tenure::{Grant, Stake, Tenure};
 
 use hub::Hub;
 use life::Life;
+use presence::Presence;
 use queue::Queue;
 use reaper::{Debts, Reaper};
 use tenure::Tenures;
@@ -45,9 +47,41 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) debts: Debts,
     pub(crate) queue: Queue,
+    names: Names,
     pub(crate) tenures: Tenures,
     pub(crate) id: ClientId,
     serial: AtomicU64,
+}
+
+/// From the name that a user gives a lock to the lock's name.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Stands in front of every name. All else is derived from the name, so it is put there once.
+    pub(crate) prefix: String,
+    /// What is wrong with the settings of a client that could not report it when it was made.
+    pub(crate) fault: Option<Error>,
+}
+
+impl Names {
+    fn prefix(&self) -> Result<&str> {
+        self.fault.clone().map_or(Ok(&self.prefix), Err)
+    }
+
+    fn name(&self, text: &str) -> Result<Name> {
+        let prefix = self.prefix()?;
+        if prefix.is_empty() || text.is_empty() {
+            return Name::new(text);
+        }
+        Name::new(&format!("{prefix}{text}"))
+    }
+}
+
+/// Who a client is.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) id: ClientId,
+    pub(crate) introduction: Arc<Introduction>,
+    pub(crate) names: Names,
 }
 
 /// What the engine's tasks share with the calls. Tasks keep it alive, and it keeps no task.
@@ -58,6 +92,7 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) life: Life,
     pub(crate) watchdog: Watchdog,
+    pub(crate) presence: Presence,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
 }
@@ -73,28 +108,49 @@ pub(crate) struct Counts {
 
 impl Core {
     /// Starts the engine's tasks on the caller's runtime.
-    pub(crate) fn start(store: Store, hub: Arc<Hub>, limits: Limits) -> Arc<Self> {
+    pub(crate) fn start(
+        store: Store,
+        hub: Arc<Hub>,
+        limits: Limits,
+        identity: Identity,
+    ) -> Arc<Self> {
         let clock = store.clock();
+        let Identity {
+            id,
+            introduction,
+            names,
+        } = identity;
         let shared = Arc::new(Shared {
             store,
             clock,
             hub,
             life: Life::new(),
             watchdog: Watchdog::default(),
+            presence: Presence::new(introduction, clock.now()),
             limits,
             counts: Counts::default(),
         });
         watchdog::start(&shared);
         let debts = Reaper::start(Arc::clone(&shared));
-        let (id, serial) = (ClientId::random(), AtomicU64::new(1));
         Arc::new(Self {
             shared,
             debts,
             queue: Queue::default(),
+            names,
             tenures: Tenures::default(),
             id,
-            serial,
+            serial: AtomicU64::new(1),
         })
+    }
+
+    /// The name of the lock that a user of this client calls `text`.
+    pub(crate) fn name(&self, text: &str) -> Result<Name> {
+        self.names.name(text)
+    }
+
+    /// What stands in front of every name.
+    pub(crate) fn prefix(&self) -> Result<&str> {
+        self.names.prefix()
     }
 
     /// A hold id that nobody ever had.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{Hold, Shared};
-use crate::model::Moment;
+use super::{Hold, Shared, presence};
+use crate::model::{Moment, Ttl};
 use crate::op::renew::{Batch, Renewal};
 use crate::store::{Flight, Outcome};
 
@@ -30,6 +30,8 @@ struct Schedule {
     due: BTreeMap<(Moment, Key), Arc<Hold>>,
     /// Every watched hold with its key in `due`; no key while a batch with it is out.
     watched: HashMap<Key, (Arc<Hold>, Option<Moment>)>,
+    /// The longest lease of all that were watched since there was none.
+    longest: Option<Ttl>,
 }
 
 /// Which hold: its address, which nothing else has while it is watched. Its id does not tell, since
@@ -97,6 +99,7 @@ impl Schedule {
         let key = key(hold);
         self.remove(key);
         let at = hold.due().min(hold.deadline());
+        self.longest = self.longest.max(Some(hold.longest()));
         self.due.insert((at, key), Arc::clone(hold));
         self.watched.insert(key, (Arc::clone(hold), Some(at)));
     }
@@ -104,6 +107,9 @@ impl Schedule {
     fn remove(&mut self, key: Key) {
         if let Some((_, Some(at))) = self.watched.remove(&key) {
             self.due.remove(&(at, key));
+        }
+        if self.watched.is_empty() {
+            self.longest = None;
         }
     }
 
@@ -148,15 +154,31 @@ pub(crate) fn start(shared: &Arc<Shared>) {
 async fn watch(ended: Ended) {
     let shared = &ended.0;
     let mut resets = shared.hub.resets();
-    let mut batches = JoinSet::new();
+    let (mut batches, mut introducing) = (JoinSet::new(), JoinSet::new());
     loop {
-        let next = shared.watchdog.lock().next();
+        let (next, longest) = {
+            let schedule = shared.watchdog.lock();
+            (schedule.next(), schedule.longest)
+        };
+        let introduce = shared.presence.due(longest, shared.clock.now());
+        if introducing.is_empty() && introduce <= shared.clock.now() {
+            introducing.spawn(presence::refresh(Arc::clone(shared)));
+        }
+        let next = if introducing.is_empty() {
+            next.min(introduce)
+        } else {
+            next
+        };
         tokio::select! {
             _ = shared.life.ended() => return,
             () = shared.clock.sleep_until(next), if next < Moment::NEVER => {}
             () = shared.watchdog.changed.notified() => {}
             Some(_) = batches.join_next() => {}
-            Ok(()) = resets.changed() => distrust_all(shared),
+            Some(_) = introducing.join_next() => {}
+            Ok(()) = resets.changed() => {
+                shared.presence.reconnected(shared.clock.now());
+                distrust_all(shared);
+            }
         }
         let due = shared.watchdog.lock().take(shared.clock.now());
         for batch in into_batches(shared, due) {

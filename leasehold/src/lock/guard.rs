@@ -219,6 +219,7 @@ impl MutexGuard {
     pub fn forget(self) -> HoldId {
         let hold = &self.held.seen;
         hold.detach();
+        self.held.core.shared.presence.leaves(hold.end());
         self.held.core.end(hold);
         hold.claim.settle();
         hold.claim.id.clone()
@@ -253,6 +254,7 @@ impl MutexGuard {
         let inherited = |binding: &crate::store::Binding| binding.yield_to_others();
         if hold.loss().is_none() && hold.claim.binding.as_ref().is_some_and(inherited) {
             hold.detach();
+            self.held.core.shared.presence.leaves(hold.end());
             self.held.core.end(hold);
             return Ok(true);
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Lease, MutexGuard, Status};
+use super::{Holder, Lease, MutexGuard, Status};
 use crate::engine::{Core, Kind, Patience, Request};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, Identity, LeaseTerm, Name, Owner, Ttl, Wait, Who};
+use crate::model::{HoldId, Identity, LeaseTerm, Owner, Ttl, Wait, Who};
 use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
 
 /// A lock that one hold has at a time, across processes and machines.
@@ -244,7 +244,7 @@ impl Mutex {
     ///
     /// Dropping the future leaves it open whether the lock was broken.
     pub async fn force_unlock(&self) -> Result<bool> {
-        let name = Name::new(&self.name)?;
+        let name = self.core.name(&self.name)?;
         self.core.ask(&ForceUnlock { name }).await
     }
 
@@ -254,7 +254,7 @@ impl Mutex {
     ///
     /// As [`status`](Self::status).
     pub async fn is_locked(&self) -> Result<bool> {
-        Ok(self.status().await?.is_some())
+        Ok(self.inspect().await?.is_some())
     }
 
     /// Whether a hold, or an [`Owner`] of this client, has the lock. Asked of the store.
@@ -273,7 +273,7 @@ impl Mutex {
     ///
     /// As [`is_held_by`](Self::is_held_by).
     pub async fn hold_count(&self, who: &impl Identity) -> Result<u64> {
-        let name = Name::new(&self.name)?;
+        let name = self.core.name(&self.name)?;
         let hold = match who.who() {
             Who::Hold(hold) => Some(hold.clone()),
             Who::Owner(owner) => {
@@ -281,7 +281,7 @@ impl Mutex {
                 self.core.tenures.hold(owner, Kind::Mutex, &name)
             }
         };
-        let status = self.status().await?;
+        let status = self.inspect().await?;
         Ok(status
             .filter(|status| Some(&status.hold) == hold.as_ref())
             .map_or(0, |status| status.count))
@@ -339,16 +339,56 @@ impl Mutex {
     ///
     /// As [`status`](Self::status).
     pub async fn remaining(&self) -> Result<Option<Duration>> {
-        Ok(self.status().await?.and_then(|status| status.remaining))
+        Ok(self.inspect().await?.and_then(|status| status.remaining))
     }
 
-    /// Who holds the lock; none if it is free.
+    /// Who holds the lock and for how long; none if it is free.
+    ///
+    /// This asks twice: for the lock, and for what the holder's client says of itself. The second
+    /// answer is best effort: without it, that part of the status is unknown.
     ///
     /// # Errors
     ///
     /// [`Error::Protocol`] for a key that is no mutex; otherwise as every call.
     pub async fn status(&self) -> Result<Option<Status>> {
-        let name = Name::new(&self.name)?;
+        let mut status = self.inspect().await?;
+        if let Some(status) = &mut status {
+            status.holder.identify(&self.core).await?;
+        }
+        Ok(status)
+    }
+
+    /// Every hold of the lock with what is known of its client; empty if it is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{Client, Memory};
+    ///
+    /// let client = Client::builder().label("nightly").memory(&Memory::new());
+    /// let mutex = client.mutex("report");
+    /// let guard = mutex.lock().await?;
+    /// for holder in mutex.holders().await? {
+    ///     assert_eq!(&holder.hold, guard.hold_id());
+    ///     assert_eq!(holder.pid, Some(std::process::id()));
+    ///     assert_eq!(holder.label.as_deref(), Some("nightly"));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn holders(&self) -> Result<Vec<Holder>> {
+        let status = self.status().await?;
+        Ok(status.map(|status| status.holder).into_iter().collect())
+    }
+
+    async fn inspect(&self) -> Result<Option<Status>> {
+        let name = self.core.name(&self.name)?;
         let seen: Inspected = self.core.ask(&Inspect { name }).await?;
         Status::read(&self.name, &seen)
     }
@@ -396,7 +436,7 @@ impl Mutex {
                 ));
             }
         }
-        let (name, wait) = (Name::new(&self.name)?, self.wait.clone());
+        let (name, wait) = (self.core.name(&self.name)?, self.wait.clone());
         Ok(Request {
             kind: Kind::Mutex,
             name,

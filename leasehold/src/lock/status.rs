@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Holder;
 use crate::error::Result;
 use crate::model::HoldId;
 use crate::op::mutex::Inspected;
@@ -18,18 +19,22 @@ pub struct Status {
     pub count: u64,
     /// What is left of the lease; none if it has no end.
     pub remaining: Option<Duration>,
+    /// The same hold with what its client says of itself, as far as that is known.
+    pub holder: Holder,
 }
 
 impl Status {
     /// None for a lock that is free; an error for a key that is no lock.
     pub(crate) fn read(name: &str, seen: &Inspected) -> Result<Option<Self>> {
-        let status = |(hold, count)| {
+        let status = |(hold, count): (HoldId, u64)| {
+            let holder = Holder::unknown(hold.clone(), count);
             let (name, remaining) = (name.to_owned(), seen.remaining());
             Self {
                 name,
                 hold,
                 count,
                 remaining,
+                holder,
             }
         };
         Ok(seen.holder()?.map(status))

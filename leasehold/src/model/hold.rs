@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
+/// What the keys of all clients' records begin with.
+const RECORDS: &str = "leasehold:client:";
+
 /// The random identity of one client, fresh for every client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClientId(uuid::Uuid);
@@ -18,6 +21,23 @@ impl ClientId {
     /// The identity of this client's acquisition number `serial`.
     pub(crate) fn hold(self, serial: u64) -> HoldId {
         HoldId(format!("{}:{serial}", self.0).into())
+    }
+
+    /// The client of a hold, if the hold's identity names one.
+    pub(crate) fn of(hold: &HoldId) -> Option<Self> {
+        let (client, _) = hold.as_str().split_once(':')?;
+        uuid::Uuid::try_parse(client).ok().map(Self)
+    }
+
+    /// The key of what this client says of itself.
+    pub(crate) fn record(self) -> String {
+        format!("{RECORDS}{}", self.0)
+    }
+
+    /// Whether a key is that of a client's record.
+    pub(crate) fn is_record(key: &str) -> bool {
+        let client = key.strip_prefix(RECORDS);
+        client.is_some_and(|client| uuid::Uuid::try_parse(client).is_ok())
     }
 }
 

@@ -5,6 +5,7 @@
 //! local stores call [`Operation::apply`]. One test drives both and compares.
 
 pub(crate) mod mutex;
+pub(crate) mod record;
 pub(crate) mod renew;
 pub(crate) mod state;
 
@@ -40,12 +41,15 @@ pub(crate) struct Script {
 }
 
 /// Every script, for loading on a new connection.
-pub(crate) const SCRIPTS: [&Script; 5] = [
+pub(crate) const SCRIPTS: [&Script; 8] = [
     &mutex::ACQUIRE,
     &mutex::RELEASE,
     &mutex::FORCE_UNLOCK,
     &mutex::INSPECT,
     &renew::RENEW,
+    &record::WRITE,
+    &record::DELETE,
+    &record::READ,
 ];
 
 /// The arguments of a script call.

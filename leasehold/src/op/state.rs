@@ -94,7 +94,7 @@ impl State {
     }
 
     /// Sets a field, making the hash where there is none. Keeps the expiry.
-    pub(crate) fn set_field(&mut self, key: &str, field: &str, value: u64) -> Result<()> {
+    pub(crate) fn set_field(&mut self, key: &str, field: &str, value: impl ToString) -> Result<()> {
         let fresh = || Entry {
             value: Value::Hash(BTreeMap::new()),
             expires: None,

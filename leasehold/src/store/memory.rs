@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::{Clock, Event, Events, Outcome};
+use super::{Clock, Event, Events, Introduction, Outcome};
 use crate::op::state::Announcement;
 use crate::op::{Operation, State};
 use crate::planted::{Fault, planted};
@@ -148,6 +148,14 @@ impl MemoryStore {
         match applied {
             Ok(reply) => Outcome::Done(reply),
             Err(error) => Outcome::Refused(error),
+        }
+    }
+
+    /// Writes the record of the client.
+    pub(crate) fn introduce(&self, introduction: &Introduction) {
+        if let Some(record) = introduction.record() {
+            let written = self.memory.with(|state, now| record.apply(state, now));
+            introduction.written(written.unwrap_or_default());
         }
     }
 

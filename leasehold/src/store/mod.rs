@@ -5,6 +5,7 @@
 //! [`Events`] that the store was made with.
 
 pub(crate) mod clock;
+mod introduction;
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -17,6 +18,7 @@ use crate::model::{HoldId, LeaseTerm, Moment, Name};
 use crate::op::Operation;
 
 pub(crate) use clock::Clock;
+pub(crate) use introduction::Introduction;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -103,6 +105,15 @@ impl Store {
         }
     }
 
+    /// Lets the store know who the client is, where its handshake did not. Best effort.
+    pub(crate) async fn introduce(&self, introduction: &Introduction) {
+        match self {
+            Self::Memory(store) => store.introduce(introduction),
+            Self::Local(store) => store.introduce(introduction).await,
+            Self::Redis(_) => {}
+        }
+    }
+
     /// Asks for the announcements of a channel, until [`Store::unlisten`].
     pub(crate) fn listen(&self, name: &Name, channel: &str) {
         match self {
@@ -165,6 +176,6 @@ impl Store {
 pub(crate) type Binding = Arc<local::HoldFile>;
 
 /// Whether `text` matches `pattern`, in which `*` stands for any text and `?` for one character.
-fn glob(pattern: &str, text: &str) -> bool {
+pub(crate) fn glob(pattern: &str, text: &str) -> bool {
     wildmatch::WildMatch::new(pattern).matches(text)
 }

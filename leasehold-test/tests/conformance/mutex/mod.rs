@@ -7,6 +7,7 @@ mod lease;
 mod loss;
 mod owners;
 mod queries;
+mod records;
 mod runtime;
 mod waiting;
 
@@ -86,6 +87,11 @@ everywhere! {
     owners::an_adopted_hold_is_renewed_and_released_here,
     owners::a_java_threads_holds_are_adopted_whole,
     owners::a_fixed_adopter_takes_what_is_left,
+    records::a_holder_is_known_by_host_process_and_label,
+    records::a_closed_client_leaves_no_record,
+    records::a_hold_that_outlives_its_client_keeps_its_record,
+    records::a_prefix_is_put_in_front_once_and_never_shown,
+    records::a_prefix_is_no_pattern_and_may_be_a_hash_tag,
     config::bad_input_is_refused_before_anything_is_sent,
     config::a_hundred_years_are_a_lease,
     close::waiters_end_when_their_client_is_closed,

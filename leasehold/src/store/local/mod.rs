@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use self::file::{Entry, Record, Session, Unkept};
 use self::hold::{Holds, failed};
 use self::wake::{Bell, Listening, News, Ringer, Seen};
-use super::{Clock, Event, Events, Flight, Outcome};
+use super::{Clock, Event, Events, Flight, Introduction, Outcome};
 use crate::error::{Error, Result};
 use crate::model::{HoldId, LeaseTerm, Moment, Name};
 use crate::op::Operation;
@@ -35,6 +35,8 @@ pub(crate) use hold::HoldFile;
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a file that somebody is in is waited for by calls that name no limit.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What the files of clients' records begin with.
+const RECORDS: &str = "leasehold_client_";
 /// The line of every request: the file's OS lock puts them in order.
 const LINE: u64 = 1;
 
@@ -117,6 +119,20 @@ impl LocalStore {
             Ok(Some(session)) => self.inner.perform(session, op, flight),
             Ok(None) => Outcome::Refused(Error::unavailable("the lock file went away")),
             Err(error) => Outcome::Refused(error),
+        }
+    }
+
+    /// Writes the record of the client.
+    pub(crate) async fn introduce(&self, introduction: &Introduction) {
+        let Some(record) = introduction.record() else {
+            return;
+        };
+        let until = Clock::Boot.now().after(PATIENCE);
+        match self.run(&record, &Flight::default(), until).await {
+            Outcome::Done(since) => introduction.written(since),
+            Outcome::Refused(error) | Outcome::Unknown(error) => {
+                tracing::debug!(%error, "no record of this client was written");
+            }
         }
     }
 
@@ -358,13 +374,18 @@ impl Inner {
                 return;
             }
         };
+        let files = self.files().unwrap_or_default();
+        let files = || files.iter().filter_map(|path| path.file_name()?.to_str());
+        // Those that ran out. Nobody else looks into the file of a client that died.
+        for file in files().filter(|file| file.starts_with(RECORDS)) {
+            self.look_at(file, false);
+        }
         if stale.is_empty() {
             return;
         }
         // A dead holder's file is what tells that its hold is over: first free the holds.
-        let files = self.files().unwrap_or_default();
         let mut all = true;
-        for file in files.iter().filter_map(|path| path.file_name()?.to_str()) {
+        for file in files() {
             all &= self.look_at(file, false);
         }
         if all {
@@ -432,5 +453,41 @@ impl std::fmt::Debug for Inner {
         f.debug_struct("Inner")
             .field("dir", &self.dir)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ClientId, Ttl};
+    use crate::op::record::{Card, WriteRecord};
+
+    struct Nobody;
+
+    impl Events for Nobody {
+        fn heard(&self, _: Event<'_>) {}
+    }
+
+    #[tokio::test]
+    async fn who_opens_sweeps_the_records_of_the_dead_and_leaves_those_of_the_living() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || LocalStore::open(Some(&dir.path().join("locks")), Arc::new(Nobody)).unwrap();
+        let store = open();
+        let record = |ttl| {
+            let card = Card {
+                host: "here".to_owned(),
+                pid: 1,
+                program: "test".to_owned(),
+                label: String::new(),
+            };
+            let record = WriteRecord::new(ClientId::random(), card, Ttl::fixed(ttl).unwrap());
+            Introduction::new(record)
+        };
+        store.introduce(&record(Duration::from_millis(10))).await;
+        store.introduce(&record(Duration::from_secs(60))).await;
+        assert_eq!(store.inner.files().unwrap().len(), 2);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(open());
+        assert_eq!(store.inner.files().unwrap().len(), 1);
     }
 }

@@ -1,22 +1,27 @@
-//! From a URL to a connection: look-up, connect, socket options, log-in, under one limit.
+//! From a URL to a connection: look-up, connect, socket options, TLS, log-in, under one limit.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 use redis::{PushInfo, RedisConnectionInfo};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::error;
+use super::tls::{self, Tls};
+use super::{Settings, error};
 use crate::error::{Error, Result};
 use crate::model::Moment;
-use crate::store::Clock;
+use crate::store::{Clock, Introduction};
 
 /// A silent connection is probed after this long.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
@@ -30,12 +35,24 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 const QUEUE: usize = 1024;
 
 /// Where a server is and how to log in. Shows no password.
-#[derive(Clone)]
 pub(super) struct Endpoint {
-    host: String,
-    port: u16,
+    place: Place,
     login: RedisConnectionInfo,
     limit: Duration,
+    /// What operators see in the server's list of clients.
+    pub(super) name: String,
+    /// What is said of this client on a connection for commands.
+    pub(super) introduction: Arc<Introduction>,
+}
+
+/// Where a server listens.
+enum Place {
+    Tcp {
+        host: String,
+        port: u16,
+        tls: Option<Tls>,
+    },
+    Unix(PathBuf),
 }
 
 /// One connection. Its task ends with the connection; dropping the task ends the connection.
@@ -49,20 +66,34 @@ pub(super) struct Connection {
 
 impl Endpoint {
     /// Reads a URL. The URL may hold a password, so nothing of it is repeated in an error.
-    pub(super) fn parse(url: &str, limit: Duration) -> Result<Self> {
-        // What follows would be taken for a host and a port, and be shown as such.
-        let (front, query) = url.split_once('?').unwrap_or((url, ""));
-        if front.contains('#') || query.contains(['#', '@']) {
-            return Err(Error::config(
-                "the URL cannot be used: in a user name or password, write # as %23 and ? as %3F",
-            ));
-        }
-        let info = url
+    pub(super) fn parse(url: &str, settings: &Settings) -> Result<Self> {
+        check_marks(url)?;
+        // TLS is ours: the parser that follows reads the rest of such a URL as any other.
+        let secure = url
+            .strip_prefix("rediss:")
+            .map(|rest| format!("redis:{rest}"));
+        let info = secure
+            .as_deref()
+            .unwrap_or(url)
             .into_connection_info()
             .map_err(|bad| Error::config(description(&bad)))?;
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(Error::config("the URL names no server that TCP reaches"));
+        let place = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => Place::Tcp {
+                tls: match secure {
+                    Some(_) => Some(Tls::new(host, &settings.trust)?),
+                    None => None,
+                },
+                host: host.clone(),
+                port: *port,
+            },
+            ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
+            _ => return Err(Error::config("the URL names no server that can be reached")),
         };
+        if secure.is_none() && settings.trust.is_set() {
+            return Err(Error::config(
+                "certificates are set, but only a rediss: URL uses TLS",
+            ));
+        }
         let mut login = info
             .redis_settings()
             .clone()
@@ -76,10 +107,11 @@ impl Endpoint {
             return Err(Error::config("the database number is negative"));
         }
         Ok(Self {
-            host: host.clone(),
-            port: *port,
+            place,
             login,
-            limit,
+            limit: settings.connect_timeout,
+            name: settings.name.clone(),
+            introduction: Arc::clone(&settings.introduction),
         })
     }
 
@@ -87,17 +119,23 @@ impl Endpoint {
     pub(super) async fn dial<T>(
         &self,
         pushes: Option<mpsc::UnboundedSender<PushInfo>>,
-        greet: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T>,
+        greet: impl AsyncFnOnce(&Self, &mut MultiplexedConnection) -> Result<T>,
     ) -> Result<(Connection, T)> {
         let end = Clock::Boot.now().after(self.limit);
+        let shaking = AtomicBool::new(false);
         let set_up = async {
-            let mut connection = self.open(pushes, end).await?;
-            let greeting = greet(&mut connection.handle).await?;
+            let mut connection = self.open(pushes, end, &shaking).await?;
+            let greeting = greet(self, &mut connection.handle).await?;
             Ok((connection, greeting))
         };
         Clock::Boot.limit(end, set_up).await.unwrap_or_else(|| {
+            let hint = if shaking.load(Ordering::Relaxed) {
+                ": it takes connections, but does not answer in TLS"
+            } else {
+                ""
+            };
             Err(Error::unavailable(format!(
-                "cannot connect to {self} within {:?}",
+                "cannot connect to {self} within {:?}{hint}",
                 self.limit
             )))
         })
@@ -107,12 +145,34 @@ impl Endpoint {
         &self,
         pushes: Option<mpsc::UnboundedSender<PushInfo>>,
         end: Moment,
+        shaking: &AtomicBool,
     ) -> Result<Connection> {
         let unreachable = |cause| error::unreachable(&self.to_string(), cause);
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let (host, port, tls) = match &self.place {
+            Place::Tcp { host, port, tls } => (host.as_str(), *port, tls),
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path).await.map_err(unreachable)?;
+                return self.log_in(stream, pushes).await;
+            }
+        };
+        let found = tokio::net::lookup_host((host, port)).await;
         let addresses: Vec<_> = found.map_err(unreachable)?.collect();
         let stream = connect(&addresses, end).await.map_err(unreachable)?;
         set_options(&stream).map_err(unreachable)?;
+        let Some(tls) = tls else {
+            return self.log_in(stream, pushes).await;
+        };
+        shaking.store(true, Ordering::Relaxed);
+        let stream = tls.wrap(stream, &self.to_string()).await?;
+        shaking.store(false, Ordering::Relaxed);
+        self.log_in(stream, pushes).await
+    }
+
+    async fn log_in(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+    ) -> Result<Connection> {
         // Every command has a limit of its own, on a clock that counts suspend.
         let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -122,7 +182,12 @@ impl Endpoint {
         }
         let (handle, task) = MultiplexedConnection::new_with_config(&self.login, stream, config)
             .await
-            .map_err(|refused| error::refused_connection(refused, &self.to_string()))?;
+            .map_err(|refused| {
+                // A server may look at the client's certificate after the handshake only.
+                let server = self.to_string();
+                tls::refusal(&refused, &server)
+                    .unwrap_or_else(|| error::refused_connection(refused, &server))
+            })?;
         let mut driver = JoinSet::new();
         let abort = driver.spawn(task);
         Ok(Connection {
@@ -164,6 +229,28 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// What follows these marks would be taken for a host and a port, and be shown as such.
+fn check_marks(url: &str) -> Result<()> {
+    let (front, query) = url.split_once('?').unwrap_or((url, ""));
+    let unix = url.starts_with("unix:");
+    if front.contains('#') || query.contains('#') || (!unix && query.contains('@')) {
+        return Err(Error::config(
+            "the URL cannot be used: in a user name or password, write # as %23 and ? as %3F",
+        ));
+    }
+    let known = |pair: &str| {
+        let key = pair.split('=').next().unwrap_or_default();
+        ["", "db", "user", "pass", "protocol"].contains(&key)
+    };
+    // A word that is passed over might have been a password.
+    if unix && !query.split('&').all(known) {
+        return Err(Error::config(
+            "the URL cannot be used: behind the path of a socket stand db, user and pass only",
+        ));
+    }
+    Ok(())
+}
+
 /// What is wrong with a URL, in the parser's fixed words; what follows them may quote the URL.
 fn description(bad: &redis::RedisError) -> String {
     let text = bad.to_string();
@@ -173,10 +260,10 @@ fn description(bad: &redis::RedisError) -> String {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
+        match &self.place {
+            Place::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Place::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            Place::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -190,15 +277,43 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{ClientId, Ttl};
+    use crate::op::record::{Card, WriteRecord};
 
-    const SECOND: Duration = Duration::from_secs(1);
+    fn parse(url: &str) -> Result<Endpoint> {
+        let card = Card {
+            host: "here".to_owned(),
+            pid: 1,
+            program: "test".to_owned(),
+            label: String::new(),
+        };
+        let record = WriteRecord::new(ClientId::random(), card, Ttl::DEFAULT);
+        let settings = Settings {
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+            trust: tls::Trust::default(),
+            name: "test".to_owned(),
+            introduction: Arc::new(Introduction::new(record)),
+        };
+        Endpoint::parse(url, &settings)
+    }
 
     #[test]
     fn a_url_gives_server_user_password_and_database() {
-        let endpoint = Endpoint::parse("redis://ann:s%40cret@[::1]:7000/3", SECOND).unwrap();
+        let endpoint = parse("redis://ann:s%40cret@[::1]:7000/3").unwrap();
         assert_eq!(endpoint.to_string(), "[::1]:7000");
         assert_eq!(endpoint.login.username(), Some("ann"));
         assert_eq!(endpoint.login.password(), Some("s@cret"));
+        assert_eq!(endpoint.login.db(), 3);
+        assert!(!format!("{endpoint:?}").contains("cret"));
+    }
+
+    #[test]
+    fn a_socket_is_named_by_its_path_and_what_follows_it() {
+        let endpoint = parse("unix:///run/a%20b.sock?db=3&user=ann&pass=s%26%40cret").unwrap();
+        assert_eq!(endpoint.to_string(), "/run/a b.sock");
+        assert_eq!(endpoint.login.username(), Some("ann"));
+        assert_eq!(endpoint.login.password(), Some("s&@cret"));
         assert_eq!(endpoint.login.db(), 3);
         assert!(!format!("{endpoint:?}").contains("cret"));
     }
@@ -240,12 +355,18 @@ mod tests {
             "redis://:hunter2@/",
             "redis://ann:hunter2@host/-1",
             "redis://host/?protocol=hunter2",
-            "unix:///hunter2",
+            "unix:///run/s?pass=hunter2&db=x",
+            "unix:///run/s?password=hunter2",
+            "unix:///run/s?user=ann&pass=1#hunter2",
+            "unix://hunter2/s",
+            "rediss://ann:hunter2@host/hunter2",
+            "rediss://:hunter2@host/#insecure",
+            "rediss://:x@host..hunter2/",
             "redis://ann:1#hunter2@host/",
             "redis://ann:1?hunter2@host/",
             "redis://:hunter2?@host/",
         ] {
-            let error = Endpoint::parse(bad, SECOND).unwrap_err();
+            let error = parse(bad).unwrap_err();
             assert!(matches!(error, Error::Config(_)), "{bad}: {error:?}");
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         }

@@ -11,6 +11,8 @@ mod error;
 mod node;
 mod pubsub;
 mod script;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 
-use super::{Clock, Event, Events, Flight, Outcome};
+use super::{Clock, Event, Events, Flight, Introduction, Outcome};
 use crate::error::{Error, Result};
 use crate::model::Moment;
 use crate::op::Operation;
@@ -29,16 +31,23 @@ use error::Verdict;
 use node::{Line, Node};
 use pubsub::PubSub;
 
+pub(crate) use tls::Trust;
+
 /// How many keys the server looks at in one step of a walk.
 const STEP: u32 = 500;
 
-/// Limits of one server.
+/// What a client brings along to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// For DNS, connect and handshake together.
     pub(crate) connect_timeout: Duration,
     /// For the answer to one command.
     pub(crate) response_timeout: Duration,
+    /// For TLS.
+    pub(crate) trust: Trust,
+    /// How the connections are called.
+    pub(crate) name: String,
+    pub(crate) introduction: Arc<Introduction>,
 }
 
 /// One client's connections to one server. Dropping it closes them.
@@ -72,7 +81,7 @@ impl RedisStore {
         events: Arc<dyn Events>,
     ) -> Result<Self> {
         let response_timeout = settings.response_timeout;
-        let endpoint = Arc::new(Endpoint::parse(url, settings.connect_timeout)?);
+        let endpoint = Arc::new(Endpoint::parse(url, &settings)?);
         let (tell, moved) = watch::channel(());
         let both = Both {
             events: Arc::clone(&events),

@@ -15,7 +15,9 @@ use super::dial::{Connection, Endpoint};
 use super::{error, script};
 use crate::error::{Error, Refusal, Result};
 use crate::model::Moment;
-use crate::store::{Clock, Event, Events};
+use crate::op::Operation;
+use crate::op::record::WriteRecord;
+use crate::store::{Clock, Event, Events, Introduction};
 
 /// So many silences in a row, and the connection is replaced.
 const SILENCES: u32 = 2;
@@ -307,13 +309,17 @@ impl Supervisor {
 }
 
 /// What is said first on a connection for commands, all in one piece.
-async fn greet(handle: &mut MultiplexedConnection) -> Result<Option<Peer>> {
+async fn greet(endpoint: &Endpoint, handle: &mut MultiplexedConnection) -> Result<Option<Peer>> {
     let mut hello = redis::pipe();
     hello.cmd("ROLE");
     hello.cmd("CLIENT").arg("INFO");
-    hello.cmd("CLIENT").arg("SETNAME").arg("leasehold");
+    hello.cmd("CLIENT").arg("SETNAME").arg(&endpoint.name);
     // Where loading is refused, the first call of a script says why.
     script::load_all(&mut hello);
+    let record = endpoint.introduction.record();
+    if let Some(record) = &record {
+        hello.add_command(script::call(record)?);
+    }
     let replies = handle
         .send_packed_commands(&hello, 0, hello.len())
         .await
@@ -321,7 +327,18 @@ async fn greet(handle: &mut MultiplexedConnection) -> Result<Option<Peer>> {
             Error::unavailable(format!("the connection broke in the handshake: {cause}"))
         })?;
     check_role(replies.first())?;
+    if let (Some(_), Some(reply)) = (record, replies.last()) {
+        introduced(&endpoint.introduction, reply.clone());
+    }
     Ok(replies.get(1).and_then(peer))
+}
+
+/// Takes the answer to the record. A user without the rights for it has locks all the same.
+fn introduced(introduction: &Introduction, reply: Value) {
+    match script::raw(reply).and_then(WriteRecord::parse) {
+        Ok(since) => introduction.written(since),
+        Err(error) => tracing::debug!(%error, "no record of this client was written"),
+    }
 }
 
 /// Only a master may answer: a replica's absence of a lock says nothing.

@@ -355,9 +355,9 @@ fn hear(push: &PushInfo, desk: &Desk) -> Result<(), String> {
 }
 
 /// Gives the connection a name for operators, where the user may.
-async fn greet(handle: &mut MultiplexedConnection) -> Result<()> {
+async fn greet(endpoint: &Endpoint, handle: &mut MultiplexedConnection) -> Result<()> {
     let mut name = redis::cmd("CLIENT");
-    name.arg("SETNAME").arg("leasehold");
+    name.arg("SETNAME").arg(&endpoint.name);
     match handle.send_packed_command(&name).await {
         Ok(_) => Ok(()),
         Err(cause) => Err(crate::error::Error::unavailable(format!(
