@@ -20,5 +20,7 @@ pub use error::{Error, Refusal, Result};
 pub use lock::{Lease, Mutex, MutexGuard, Status};
 pub use model::hold::HoldId;
 pub use model::lease::LeaseState;
+pub use model::token::Token;
 pub use model::wait::{Backoff, Wait};
+pub use model::wire::Wire;
 pub use store::memory::Memory;

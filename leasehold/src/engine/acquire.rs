@@ -13,7 +13,7 @@ use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Core, Hold, Kind};
 use crate::error::{Error, Refusal, Result};
 use crate::model::lease::Tracker;
-use crate::model::{LeaseTerm, Moment, Name, Wait};
+use crate::model::{Backoff, LeaseTerm, Moment, Name, Token, Wait};
 use crate::op::mutex::Acquired;
 use crate::planted::{Fault, planted};
 use crate::store::Outcome;
@@ -22,6 +22,9 @@ use crate::store::Outcome;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long to wait for a subscription before looking without one.
 const DEAF: Duration = Duration::from_secs(1);
+/// How often to look where holders may announce nothing.
+const SILENT: Backoff =
+    Backoff::exponential(Duration::from_millis(20), Duration::from_millis(250), 2);
 /// Servers count expiry in whole milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -29,6 +32,8 @@ const TICK: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
+    /// Whether a fencing token is asked for.
+    pub(crate) fenced: bool,
     pub(crate) name: Name,
     pub(crate) term: LeaseTerm,
     pub(crate) wait: Wait,
@@ -179,8 +184,8 @@ impl<'a> Acquisition<'a> {
             turn.tell(Word::Answered);
         }
         match outcome {
-            Outcome::Done(Acquired::Held) => {
-                let held = self.granted(asked)?;
+            Outcome::Done(Acquired::Held(token)) => {
+                let held = self.granted(asked, token)?;
                 // Only now: a close finds the hold watched, or left to the reaper.
                 drop(asking);
                 if let (Attempt::Held(_), Some(seat)) = (&held, turn.and_then(Turn::seat)) {
@@ -219,17 +224,14 @@ impl<'a> Acquisition<'a> {
     /// The claim, made when it is first needed.
     fn claim(&mut self) -> Result<&Claim> {
         if self.claim.is_none() {
-            let Request {
-                kind, name, term, ..
-            } = self.request;
             let id = self.core.fresh_hold();
-            self.claim = Some(Claim::arm(&self.core.shared.store, *kind, name, id, *term)?);
+            self.claim = Some(Claim::arm(&self.core.shared.store, self.request, id)?);
         }
         self.claim.as_ref().ok_or(Error::Closed("no claim"))
     }
 
     /// The store said held: a hold, unless its lease has run out on the way.
-    fn granted(&mut self, asked: Moment) -> Result<Attempt> {
+    fn granted(&mut self, asked: Moment, token: Option<Token>) -> Result<Attempt> {
         let shared = &self.core.shared;
         let asked = if planted(Fault::DeadlineFromReply) {
             shared.clock.now()
@@ -244,7 +246,7 @@ impl<'a> Acquisition<'a> {
             self.core.debts.leave_claim(claim);
             return Ok(Attempt::Again);
         }
-        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
+        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker, token));
         shared.watchdog.watch(&hold);
         // After that, so that a close either finds the hold watched or is seen here.
         if let Err(closed) = shared.life.check() {
@@ -289,17 +291,27 @@ impl<'a> Acquisition<'a> {
         match &self.request.wait {
             Wait::Notify => {
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
-                self.notified(listening, busy_until).await;
+                let look = match self.request.kind.announces() {
+                    true => busy_until,
+                    false => busy_until.min(clock.now().after(self.rest(&SILENT))),
+                };
+                self.notified(listening, look).await;
             }
             Wait::Poll(backoff) => {
-                let pause = backoff.pause(self.tries, random());
-                self.tries = self.tries.saturating_add(1);
+                let pause = self.rest(backoff);
                 clock
                     .sleep_until(clock.now().after(pause).min(self.limit))
                     .await;
             }
         }
         clock.now() < self.limit
+    }
+
+    /// How long to rest before the next try.
+    fn rest(&mut self, backoff: &Backoff) -> Duration {
+        let pause = backoff.pause(self.tries, random());
+        self.tries = self.tries.saturating_add(1);
+        pause
     }
 
     fn listen(&self) -> Listening {

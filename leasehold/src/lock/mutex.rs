@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Lease, MutexGuard, Status};
 use crate::engine::{Core, Kind, Patience, Request};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, LeaseTerm, Name, Ttl, Wait};
-use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
+use crate::model::{HoldId, LeaseTerm, Name, Ttl, Wait, Wire};
+use crate::op::{mutex, plain};
 
 /// A lock that one hold has at a time, across processes and machines.
 ///
@@ -64,6 +64,8 @@ pub struct Mutex {
     max_hold: Option<Duration>,
     outage: Duration,
     wait: Wait,
+    wire: Wire,
+    fenced: bool,
 }
 
 /// How long the lease is to be, as it was set; the last setter wins.
@@ -82,6 +84,8 @@ impl Mutex {
             max_hold: None,
             outage: Duration::from_secs(30),
             wait: Wait::default(),
+            wire: Wire::default(),
+            fenced: false,
         }
     }
 
@@ -122,6 +126,44 @@ impl Mutex {
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// In which format the lock is kept, and so with whose libraries it is shared.
+    ///
+    /// All who use one name must use one format.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{Client, Wire};
+    ///
+    /// let client = Client::memory();
+    /// // SET orders:42 TOKEN NX PX 30000
+    /// let guard = client.mutex("orders:42").wire(Wire::Plain).lock().await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.wire = wire;
+        self
+    }
+
+    /// Gives every hold a [`Token`](crate::Token) higher than those of all fenced holds before it;
+    /// see [`MutexGuard::token`].
+    ///
+    /// Holders who do not ask for one, in whatever program, get none, and nothing that they write
+    /// can be told apart by it. So let all holders of the name ask.
+    ///
+    /// Tokens rise for as long as the server's clock is not set back by more than it has lost: see
+    /// [`manual::fencing`](crate::manual::fencing).
+    #[must_use]
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
         self
     }
 
@@ -203,7 +245,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex: it is left alone. After [`Error::Timeout`]
+    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire): it is left alone.
+    /// In the plain format any text of at most 1 KiB is taken for a lock. After [`Error::Timeout`]
     /// the lock may have been broken; it is not tried again, since that might break the next one's.
     ///
     /// # Cancel safety
@@ -211,7 +254,10 @@ impl Mutex {
     /// Dropping the future leaves it open whether the lock was broken.
     pub async fn force_unlock(&self) -> Result<bool> {
         let name = Name::new(&self.name)?;
-        self.core.ask(&ForceUnlock { name }).await
+        match self.wire {
+            Wire::Redisson => self.core.ask(&mutex::ForceUnlock { name }).await,
+            Wire::Plain => self.core.ask(&plain::ForceUnlock { name }).await,
+        }
     }
 
     /// Whether somebody holds the lock at this moment.
@@ -248,11 +294,20 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex; otherwise as every call.
+    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire); otherwise as
+    /// every call.
     pub async fn status(&self) -> Result<Option<Status>> {
         let name = Name::new(&self.name)?;
-        let seen: Inspected = self.core.ask(&Inspect { name }).await?;
-        Status::read(&self.name, &seen)
+        match self.wire {
+            Wire::Redisson => {
+                let seen = self.core.ask(&mutex::Inspect { name }).await?;
+                Status::read(&self.name, &seen)
+            }
+            Wire::Plain => {
+                let seen = self.core.ask(&plain::Inspect { name }).await?;
+                Ok(Status::read_plain(&self.name, seen))
+            }
+        }
     }
 
     async fn acquire(&self, patience: Patience) -> Result<Option<MutexGuard>> {
@@ -284,7 +339,8 @@ impl Mutex {
         }
         let (name, wait) = (Name::new(&self.name)?, self.wait.clone());
         Ok(Request {
-            kind: Kind::Mutex,
+            kind: Kind::of_mutex(self.wire),
+            fenced: self.fenced,
             name,
             term,
             wait,

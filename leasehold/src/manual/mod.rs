@@ -5,6 +5,7 @@
 //! | [`choosing`] | Is a lock what you need, and on which store? |
 //! | [`guarantees`] | What holds under which fault, and what does not? |
 //! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
+//! | [`fencing`] | How does a resource refuse a write that comes too late? |
 //! | [`reentrancy`] | Who may enter again? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
 //! | [`testing`] | How do you test code that takes locks? |
@@ -15,6 +16,9 @@ pub mod cancelling {}
 
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
+
+#[doc = include_str!("fencing.md")]
+pub mod fencing {}
 
 #[doc = include_str!("guarantees.md")]
 pub mod guarantees {}

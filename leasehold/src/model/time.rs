@@ -36,6 +36,8 @@ pub(crate) struct Now {
     /// Milliseconds on the store's clock; expiry counts in these.
     pub(crate) mono_ms: u64,
     /// Milliseconds since the Unix epoch, as peers on other machines expect them.
-    #[expect(dead_code, reason = "the kinds with scores and fences read it")]
+    #[expect(dead_code, reason = "the kinds with scores read it")]
     pub(crate) epoch_ms: u64,
+    /// Microseconds since the Unix epoch, for tokens.
+    pub(crate) epoch_us: u64,
 }
