@@ -16,7 +16,7 @@ pub mod server;
 pub mod taker;
 pub mod time;
 
-pub use backend::{Backend, Kind};
+pub use backend::{Backend, Kind, flavoured};
 pub use random::Random;
 pub use relay::Relay;
 pub use server::Server;

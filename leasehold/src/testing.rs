@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::model::{HoldId, Name, Token, Ttl};
+use crate::model::{HoldId, Name, Token, Ttl, Wire};
 use crate::op::state::Value;
 use crate::op::{Operation, SCRIPTS, mutex, plain, renew};
 use crate::store::memory::{Memory, MemoryStore};
@@ -234,6 +234,8 @@ pub struct Stats {
     pub woken_by_gap: u64,
     /// Waiters woken by nothing but the end of a lease.
     pub woken_by_timer: u64,
+    /// Waiters that went to look, where a holder may announce nothing.
+    pub woken_to_look: u64,
     /// Batches of renewals that were sent.
     pub renewal_batches: u64,
     /// Holds that are watched.
@@ -255,12 +257,19 @@ pub fn stats(client: &Client) -> Stats {
         woken_by_message: counts.woken_by_message.load(Ordering::Relaxed),
         woken_by_gap: counts.woken_by_gap.load(Ordering::Relaxed),
         woken_by_timer: counts.woken_by_timer.load(Ordering::Relaxed),
+        woken_to_look: counts.woken_to_look.load(Ordering::Relaxed),
         renewal_batches: counts.renewal_batches.load(Ordering::Relaxed),
         watched: core.shared.watchdog.len(),
         listening: core.shared.hub.listening(),
         lines: core.queue.len(),
         owed: core.debts.tally().owed,
     }
+}
+
+/// Makes every mutex of this client, clones included, one of that format, fenced or not, unless
+/// its own settings say otherwise. What was set first stays.
+pub fn flavour(client: &Client, wire: Wire, fenced: bool) {
+    let _ = client.core().flavour.set((wire, fenced));
 }
 
 /// Puts a text under a key of a memory store, as if another program had.
@@ -330,10 +339,11 @@ pub fn meanwhile(client: &Client, event: impl FnOnce() + Send + 'static) -> Resu
 ///
 /// [`Error::Config`] if the client is on another store; as the operation fails.
 pub fn free(client: &Client, name: &str) -> Result<bool> {
-    let op = mutex::ForceUnlock {
-        name: Name::new(name)?,
-    };
-    memory(client)?.with(|state, now| op.apply(state, now))
+    let name = Name::new(name)?;
+    memory(client)?.with(|state, now| match state.value(name.as_str()) {
+        Some(Value::Text(_)) => plain::ForceUnlock { name }.apply(state, now),
+        Some(Value::Hash(_)) | None => mutex::ForceUnlock { name }.apply(state, now),
+    })
 }
 
 /// Every script with its name, for tests that look at them.

@@ -292,10 +292,10 @@ impl<'a> Acquisition<'a> {
             Wait::Notify => {
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
                 let look = match self.request.kind.announces() {
-                    true => busy_until,
-                    false => busy_until.min(clock.now().after(self.rest(&SILENT))),
+                    true => Moment::NEVER,
+                    false => clock.now().after(self.rest(&SILENT)),
                 };
-                self.notified(listening, look).await;
+                self.notified(listening, busy_until, look).await;
             }
             Wait::Poll(backoff) => {
                 let pause = self.rest(backoff);
@@ -319,18 +319,22 @@ impl<'a> Acquisition<'a> {
         Listening::start(&self.core.shared, name, kind.channel(name))
     }
 
-    /// Sleeps until an announcement, a gap, or the end of the holder's lease.
-    async fn notified(&self, listening: &mut Listening, busy_until: Moment) {
+    /// Sleeps until an announcement, a gap, the end of the holder's lease, or the next look.
+    async fn notified(&self, listening: &mut Listening, busy_until: Moment, look: Moment) {
         let core = self.core;
         let (counts, clock) = (&core.shared.counts, core.shared.clock);
-        let end = busy_until.min(self.limit);
+        let end = busy_until.min(look).min(self.limit);
+        let timer = match look < busy_until {
+            true => &counts.woken_to_look,
+            false => &counts.woken_by_timer,
+        };
         if !listening.was_live() {
             // Between the last try and this point anything may have been announced: the next try
             // finds out.
             let deaf = end.min(clock.now().after(DEAF));
             let live = clock.limit(deaf, listening.live()).await;
             if live.is_none() && deaf < self.limit {
-                counts.woken_by_timer.fetch_add(1, Ordering::Relaxed);
+                timer.fetch_add(1, Ordering::Relaxed);
             }
             return;
         }
@@ -338,7 +342,7 @@ impl<'a> Acquisition<'a> {
             Some(Woken::Message) => &counts.woken_by_message,
             Some(Woken::Gap) => &counts.woken_by_gap,
             None if end == self.limit => return,
-            None => &counts.woken_by_timer,
+            None => timer,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

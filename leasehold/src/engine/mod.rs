@@ -43,6 +43,9 @@ pub(crate) struct Core {
     pub(crate) queue: Queue,
     id: ClientId,
     serial: AtomicU64,
+    /// What its mutexes are unless told otherwise, so that a suite can run on each flavour.
+    #[cfg(feature = "test-util")]
+    pub(crate) flavour: std::sync::OnceLock<(crate::model::Wire, bool)>,
 }
 
 /// What the engine's tasks share with the calls. Tasks keep it alive, and it keeps no task.
@@ -63,6 +66,7 @@ pub(crate) struct Counts {
     pub(crate) woken_by_message: AtomicU64,
     pub(crate) woken_by_gap: AtomicU64,
     pub(crate) woken_by_timer: AtomicU64,
+    pub(crate) woken_to_look: AtomicU64,
     pub(crate) renewal_batches: AtomicU64,
 }
 
@@ -88,6 +92,8 @@ impl Core {
             queue: Queue::default(),
             id,
             serial,
+            #[cfg(feature = "test-util")]
+            flavour: std::sync::OnceLock::new(),
         })
     }
 

@@ -77,6 +77,10 @@ enum Length {
 
 impl Mutex {
     pub(crate) fn new(core: Arc<Core>, name: &str) -> Self {
+        #[cfg(not(feature = "test-util"))]
+        let (wire, fenced) = (Wire::default(), false);
+        #[cfg(feature = "test-util")]
+        let (wire, fenced) = core.flavour.get().copied().unwrap_or_default();
         Self {
             core,
             name: name.to_owned(),
@@ -84,8 +88,8 @@ impl Mutex {
             max_hold: None,
             outage: Duration::from_secs(30),
             wait: Wait::default(),
-            wire: Wire::default(),
-            fenced: false,
+            wire,
+            fenced,
         }
     }
 
