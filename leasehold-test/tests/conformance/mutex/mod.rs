@@ -98,10 +98,10 @@ mod announced {
     of_announced_mutexes!(everywhere);
 }
 
+/// The local store applies what memory applies.
 macro_rules! fenced_everywhere {
     ($($tests:tt)*) => {
         on_flavour!(Redisson true; memory Memory; $($tests)*);
-        on_flavour!(Redisson true; local Local; $($tests)*);
         on_flavour!(Redisson true; redis Redis; $($tests)*);
     };
 }
