@@ -402,6 +402,20 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_lock_of_a_dead_holder_is_freed_too_and_a_living_one_keeps_it() {
+        let (_dir, holds) = directory();
+        let (mut state, hold, file) = held(&holds, None);
+        state.put_text(KEY, hold.as_str());
+        state.prolong(KEY, TTL, 0);
+        assert!(holds.reclaim(&mut state, at(TTL * 5)).unwrap().is_empty());
+        assert_eq!(state.pttl(KEY, TTL * 5), 30_000);
+        drop(file);
+        assert_eq!(holds.reclaim(&mut state, at(TTL * 5)).unwrap(), [hold]);
+        assert!(state.is_empty());
+        assert_eq!(state.take_outbox()[0].channel, "leasehold_plain:{name}");
+    }
+
+    #[test]
     fn a_detached_hold_lives_by_its_ttl_alone() {
         let (_dir, holds) = directory();
         let (mut state, _, file) = held(&holds, None);
