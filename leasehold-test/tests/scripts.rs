@@ -189,8 +189,9 @@ async fn a_replica_answers_no_script_whatever_is_under_the_key() {
                     .query_async(&mut connection)
                     .await;
                 let error = reply.expect_err("a replica must not answer for its master");
-                let case = format!("{name} {keys:?} {count}: {error}");
-                assert_eq!(error.code(), Some("READONLY"), "{case}");
+                // Redis 6 puts the place in the script before the code, so the words are looked for.
+                let refused = error.to_string().contains("against a read only replica");
+                assert!(refused, "{name} {keys:?} {count}: {error}");
             }
         }
     }
@@ -227,7 +228,8 @@ async fn a_missing_right_is_no_busy_lock_and_leaves_no_lock_behind() {
                 eval.arg(30_000).query_async(&mut connection).await;
             let error = reply.expect_err(right).to_string();
             let case = format!("{script} without {right}: {error}");
-            assert!(error.contains("can't run this command"), "{case}");
+            let words = ["can't run this command", "has no permissions"];
+            assert!(words.iter().any(|words| error.contains(words)), "{case}");
             // A number may be lost. Nothing is held.
             server.query::<u64>(&["DEL", "token"]).await;
             assert_eq!(server.keys().await, Vec::<String>::new(), "{case}");
