@@ -2,10 +2,20 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, Memory, testing};
+use leasehold::{Client, ClientBuilder, Memory, Wire, testing};
 use tempfile::TempDir;
 
 use crate::Server;
+
+tokio::task_local! {
+    /// What the mutexes of the clients made in this task are.
+    static FLAVOUR: (Wire, bool);
+}
+
+/// Runs a test whose mutexes are of this format, fenced or not.
+pub async fn flavoured<T>(wire: Wire, fenced: bool, test: impl Future<Output = T>) -> T {
+    FLAVOUR.scope((wire, fenced), test).await
+}
 
 /// Which store a suite runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,11 +78,13 @@ impl Backend {
     ///
     /// When it cannot connect.
     pub async fn build(&self, builder: ClientBuilder) -> Client {
-        match (self, self.url()) {
+        let client = match (self, self.url()) {
             (Self::Memory(memory), _) => builder.memory(memory),
             (_, Some(url)) => builder.connect(&url).await.expect("a client connects"),
             (_, None) => panic!("a store outside this process has a URL"),
-        }
+        };
+        let _ = FLAVOUR.try_with(|&(wire, fenced)| testing::flavour(&client, wire, fenced));
+        client
     }
 
     /// Two new clients.

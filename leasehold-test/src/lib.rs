@@ -18,7 +18,7 @@ pub mod taker;
 pub mod time;
 
 pub use authority::Authority;
-pub use backend::{Backend, Kind};
+pub use backend::{Backend, Kind, flavoured};
 pub use random::Random;
 pub use relay::Relay;
 pub use server::Server;

@@ -9,6 +9,8 @@
 //! | a partial unlock sets the TTL to the internal lease | the longer TTL stays | the same |
 //! | re-entry adds 1 to whatever is there | re-entry names the count to reach | a request may arrive twice |
 //! | unlock of a lock that is not held is nil | it is -3, "no such hold" | it must differ from "held" |
+//! | the first fencing token is 1 | it is the server's clock, or one more than the last | tokens rise although a server forgets |
+//! | a re-entry mints another token | the token is that of the hold | a repeated request has the same reply |
 //! | force-unlock deletes whatever is there | it refuses a key that is no lock | an operator's typing error |
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
@@ -316,4 +318,40 @@ async fn a_key_of_another_type_is_told_apart_from_a_busy_lock() {
     let taken = bench.client.mutex("foo").try_lock().await;
     assert!(matches!(taken, Err(Error::Protocol(_))));
     assert_eq!(bench.server.query::<u64>(&["LLEN", "foo"]).await, 1);
+}
+
+/// Redisson's first token is 1, and re-entry mints another. Ours is at least the server's clock,
+/// so that it rises although the server forgets, and there is one for each hold.
+#[tokio::test]
+async fn a_fenced_acquire_mints_one_token_for_each_hold() {
+    let bench = Bench::new().await;
+    let fenced = async |hold: &str, count: u64| {
+        let name = "foo".to_owned();
+        let (hold, ttl) = (hold.parse().unwrap(), Duration::from_secs(30));
+        let call = Call::AcquireFenced {
+            name,
+            hold,
+            count,
+            ttl,
+        };
+        testing::call(&bench.client, &call).await.unwrap()
+    };
+    let time: (u64, u64) = bench.server.query(&["TIME"]).await;
+    let first = fenced(A, 1).await.token.unwrap();
+    assert!(first.get() >= (time.0 << 20) + time.1);
+    // The same request once more, and one more level.
+    assert_eq!(fenced(A, 1).await.token, Some(first));
+    assert_eq!(fenced(A, 2).await.token, Some(first));
+    let busy = fenced(B, 1).await;
+    assert_eq!((busy.text.as_str(), busy.token), ("Busy", None));
+    assert!(busy.time.is_some());
+    let key = "redisson_lock_token:{foo}";
+    assert_eq!(bench.server.query::<u64>(&["GET", key]).await, first.get());
+    assert_eq!(bench.server.query::<i64>(&["PTTL", key]).await, -1);
+    assert_eq!(bench.server.keys().await, ["foo", key]);
+    let hash: Vec<(String, String)> = bench.server.query(&["HGETALL", "foo"]).await;
+    assert_eq!(hash, [(A.to_owned(), "2".to_owned())]);
+    bench.release(A, 0, 30_000).await;
+    assert_eq!(bench.server.query::<u64>(&["GET", key]).await, first.get());
+    assert!(fenced(B, 1).await.token > Some(first));
 }

@@ -9,10 +9,12 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use leasehold::testing::{self, Call, Reply};
-use leasehold::{Client, HoldId};
+use leasehold::{Client, HoldId, Token};
 use leasehold_test::server::ask;
 use leasehold_test::{Backend, Kind, Random};
 use redis::aio::MultiplexedConnection;
@@ -25,6 +27,15 @@ const SEQUENCES: usize = 10;
 const STEPS: usize = 300;
 
 const NAMES: [&str; 4] = ["m", "n", "app:{t}:a", "app:{t}:b"];
+/// Where others may write: the names, and where the tokens of two of them are counted.
+const KEYS: [&str; 6] = [
+    "m",
+    "n",
+    "app:{t}:a",
+    "app:{t}:b",
+    "redisson_lock_token:{m}",
+    "redisson_lock_token:app:{t}:a",
+];
 const HOLDS: [&str; 4] = [
     "71b96ce8-2746-4f0c-9d6e-0d7c1f3a5b11:1",
     "71b96ce8-2746-4f0c-9d6e-0d7c1f3a5b11:2",
@@ -39,7 +50,7 @@ enum Step {
     Call(Call),
     /// Time passes.
     Age(Duration),
-    /// Somebody else writes a text under the name.
+    /// Somebody else writes a text under the key.
     Plant(&'static str),
     /// Somebody removes the key.
     Delete(&'static str),
@@ -57,14 +68,25 @@ fn random_call(random: &mut Random) -> Call {
     let name = (*random.one_of(&NAMES)).to_owned();
     let hold: HoldId = random.one_of(&HOLDS).parse().unwrap();
     let ttl = Duration::from_secs(*random.one_of(&TTLS));
+    if random.between(0, 3) == 0 {
+        return random_plain_call(random, name, hold, ttl);
+    }
     match random.between(0, 20) {
         0..8 => {
             let count = *random.one_of(&[1, 1, 1, 1, 2, 2, 3, 4]);
-            Call::Acquire {
-                name,
-                hold,
-                count,
-                ttl,
+            match random.between(0, 2) {
+                0 => Call::Acquire {
+                    name,
+                    hold,
+                    count,
+                    ttl,
+                },
+                _ => Call::AcquireFenced {
+                    name,
+                    hold,
+                    count,
+                    ttl,
+                },
             }
         }
         8..14 => {
@@ -79,6 +101,21 @@ fn random_call(random: &mut Random) -> Call {
         14..17 => Call::Renew(random_batch(random)),
         17 => Call::ForceUnlock { name },
         _ => Call::Inspect { name },
+    }
+}
+
+fn random_plain_call(random: &mut Random, name: String, hold: HoldId, ttl: Duration) -> Call {
+    match random.between(0, 20) {
+        0..9 => Call::PlainAcquire {
+            name,
+            hold,
+            ttl,
+            fenced: random.between(0, 2) == 0,
+        },
+        9..14 => Call::PlainRelease { name, hold },
+        14..17 => Call::PlainRenew(random_batch(random)),
+        17 => Call::PlainForceUnlock { name },
+        _ => Call::PlainInspect { name },
     }
 }
 
@@ -101,8 +138,8 @@ fn random_batch(random: &mut Random) -> Vec<(String, HoldId, Option<Duration>)> 
 fn random_steps(random: &mut Random, steps: Steps) -> Vec<Step> {
     let step = |_| match random.between(0, 20) {
         0..2 if steps == Steps::All => Step::Age(Duration::from_secs(random.between(1, 100))),
-        2 if steps == Steps::All => Step::Plant(random.one_of::<&str>(&NAMES)),
-        3 if steps == Steps::All => Step::Delete(random.one_of::<&str>(&NAMES)),
+        2 if steps == Steps::All => Step::Plant(random.one_of::<&str>(&KEYS)),
+        3 if steps == Steps::All => Step::Delete(random.one_of::<&str>(&KEYS)),
         _ => Step::Call(random_call(random)),
     };
     (0..STEPS).map(step).collect()
@@ -113,6 +150,8 @@ struct Pair {
     memory: Client,
     other: Client,
     server: Option<MultiplexedConnection>,
+    /// The newest tokens of each lock, on both.
+    tokens: HashMap<String, [Token; 2]>,
 }
 
 impl Pair {
@@ -130,6 +169,29 @@ impl Pair {
             memory,
             other,
             server,
+            tokens: HashMap::new(),
+        }
+    }
+
+    /// Each store has tokens of its own, but both give a new one, or both the same again.
+    fn fenced(&mut self, call: &Call, said: &Reply, other: &Reply) -> Result<(), String> {
+        let name = match call {
+            Call::AcquireFenced { name, .. } => name,
+            Call::PlainAcquire { name, fenced, .. } if *fenced => name,
+            _ => return Ok(()),
+        };
+        let now = match (said.token, other.token) {
+            (Some(said), Some(other)) => [said, other],
+            (None, None) if said.text != "Held" => return Ok(()),
+            (said, other) => return Err(format!("tokens {said:?} and {other:?}")),
+        };
+        let rise = match self.tokens.insert(name.clone(), now) {
+            Some(before) => [now[0].cmp(&before[0]), now[1].cmp(&before[1])],
+            None => [Ordering::Greater; 2],
+        };
+        match rise {
+            [Ordering::Greater, Ordering::Greater] | [Ordering::Equal, Ordering::Equal] => Ok(()),
+            _ => Err(format!("tokens went {rise:?} to {now:?}")),
         }
     }
 
@@ -140,6 +202,7 @@ impl Pair {
                 let other = testing::call(&self.other, call).await;
                 let (said, other) = (said.unwrap(), other.map_err(|error| error.to_string())?);
                 same(&said, &other)?;
+                self.fenced(call, &said, &other)?;
             }
             Step::Age(time) => self.age(*time).await,
             Step::Plant(name) => {
@@ -178,24 +241,20 @@ impl Pair {
 
     /// Keys, fields and what is left of each lease.
     async fn compare(&mut self) -> Result<(), String> {
-        let mut there = vec![];
-        for name in NAMES {
-            let inspect = Call::Inspect {
-                name: name.to_owned(),
-            };
-            let said = testing::call(&self.memory, &inspect).await.unwrap();
-            let other = testing::call(&self.other, &inspect).await;
-            let other = other.map_err(|error| error.to_string())?;
-            same(&said, &other).map_err(|error| format!("{name}: {error}"))?;
-            if said.text != "[]" {
-                there.push(name.to_owned());
+        for name in NAMES.map(str::to_owned) {
+            let plain = Call::PlainInspect { name: name.clone() };
+            for inspect in [Call::Inspect { name }, plain] {
+                let said = testing::call(&self.memory, &inspect).await.unwrap();
+                let other = testing::call(&self.other, &inspect).await;
+                let other = other.map_err(|error| error.to_string())?;
+                same(&said, &other).map_err(|error| format!("{inspect:?}: {error}"))?;
             }
         }
         if self.server.is_some() {
             let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).await;
             keys.retain(|key| !key.starts_with("leasehold:client:"));
             keys.sort();
-            there.sort();
+            let there = testing::keys(&self.memory).unwrap();
             if keys != there {
                 return Err(format!("memory has {there:?}, the server {keys:?}"));
             }

@@ -21,5 +21,7 @@ pub use lock::{Holder, Lease, Mutex, MutexGuard, Status};
 pub use model::hold::HoldId;
 pub use model::lease::LeaseState;
 pub use model::owner::{Identity, Owner};
+pub use model::token::Token;
 pub use model::wait::{Backoff, Wait};
+pub use model::wire::Wire;
 pub use store::memory::Memory;

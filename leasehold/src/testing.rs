@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::model::{ClientId, HoldId, Name, Ttl};
+use crate::model::{ClientId, HoldId, Name, Token, Ttl, Wire};
 use crate::op::state::Value;
-use crate::op::{Operation, SCRIPTS, mutex, renew};
+use crate::op::{Operation, SCRIPTS, mutex, plain, renew};
 use crate::store::memory::{Memory, MemoryStore};
 use crate::store::{Flight, Outcome, Store};
 
@@ -26,6 +26,13 @@ pub enum Call {
         count: u64,
         ttl: Duration,
     },
+    /// Reach a hold count with a fencing token.
+    AcquireFenced {
+        name: String,
+        hold: HoldId,
+        count: u64,
+        ttl: Duration,
+    },
     /// Leave a hold count; 0 frees.
     Release {
         name: String,
@@ -39,6 +46,21 @@ pub enum Call {
     ForceUnlock { name: String },
     /// Look at the lock.
     Inspect { name: String },
+    /// Take a lock of the plain format.
+    PlainAcquire {
+        name: String,
+        hold: HoldId,
+        ttl: Duration,
+        fenced: bool,
+    },
+    /// Free a lock of the plain format.
+    PlainRelease { name: String, hold: HoldId },
+    /// Renew many of the plain format; without a TTL, only look.
+    PlainRenew(Vec<(String, HoldId, Option<Duration>)>),
+    /// Break a lock of the plain format.
+    PlainForceUnlock { name: String },
+    /// Look at a lock of the plain format.
+    PlainInspect { name: String },
 }
 
 /// A reply with its times apart, so that the rest can be compared exactly.
@@ -49,6 +71,8 @@ pub struct Reply {
     pub text: String,
     /// The time in the reply, if there was one.
     pub time: Option<Duration>,
+    /// The fencing token in the reply, if there was one.
+    pub token: Option<Token>,
 }
 
 /// Runs one raw operation on the client's store.
@@ -63,23 +87,13 @@ pub async fn call(client: &Client, call: &Call) -> Result<Reply> {
             hold,
             count,
             ttl,
-        } => {
-            let (name, ttl) = (Name::new(&name)?, Ttl::fixed(ttl)?);
-            run(
-                client,
-                &mutex::Acquire {
-                    name,
-                    hold,
-                    count,
-                    ttl,
-                },
-                |reply| match reply {
-                    mutex::Acquired::Busy(left) => ("Busy".to_owned(), *left),
-                    other => (format!("{other:?}"), None),
-                },
-            )
-            .await
-        }
+        } => acquire(client, &name, hold, (count, ttl), false).await,
+        Call::AcquireFenced {
+            name,
+            hold,
+            count,
+            ttl,
+        } => acquire(client, &name, hold, (count, ttl), true).await,
         Call::Release {
             name,
             hold,
@@ -93,42 +107,105 @@ pub async fn call(client: &Client, call: &Call) -> Result<Reply> {
                 leave,
                 ttl,
             };
-            run(client, &op, |reply| (format!("{reply:?}"), None)).await
+            run(client, &op, said).await
         }
-        Call::Renew(holds) => {
-            let renewal = |(name, hold, ttl): (String, HoldId, Option<Duration>)| {
-                let ttl = ttl.map(Ttl::fixed).transpose()?;
-                Ok(renew::Renewal {
-                    name: Name::new(&name)?,
-                    hold,
-                    ttl,
-                })
-            };
-            let op = renew::Batch(holds.into_iter().map(renewal).collect::<Result<_>>()?);
-            run(client, &op, |reply| (format!("{reply:?}"), None)).await
-        }
+        Call::Renew(holds) => run(client, &renew::Batch(renewals(holds)?), said).await,
         Call::ForceUnlock { name } => {
-            let op = mutex::ForceUnlock {
-                name: Name::new(&name)?,
-            };
-            run(client, &op, |reply| (format!("{reply:?}"), None)).await
+            let name = Name::new(&name)?;
+            run(client, &mutex::ForceUnlock { name }, said).await
         }
         Call::Inspect { name } => {
-            let op = mutex::Inspect {
-                name: Name::new(&name)?,
+            let name = Name::new(&name)?;
+            let read = |seen: &mutex::Inspected| Reply {
+                time: seen.remaining(),
+                ..said(&seen.fields)
             };
-            run(client, &op, |reply| {
-                (format!("{:?}", reply.fields), reply.remaining())
-            })
-            .await
+            run(client, &mutex::Inspect { name }, read).await
         }
+        Call::PlainAcquire {
+            name,
+            hold,
+            ttl,
+            fenced,
+        } => {
+            let (name, ttl) = (Name::new(&name)?, Ttl::fixed(ttl)?);
+            let op = plain::Acquire {
+                token_key: fenced.then(|| name.token_key()),
+                name,
+                hold,
+                ttl,
+            };
+            run(client, &op, acquired).await
+        }
+        Call::PlainRelease { name, hold } => {
+            let name = Name::new(&name)?;
+            run(client, &plain::Release { name, hold }, said).await
+        }
+        Call::PlainRenew(holds) => run(client, &plain::Batch(renewals(holds)?), said).await,
+        Call::PlainForceUnlock { name } => {
+            let name = Name::new(&name)?;
+            run(client, &plain::ForceUnlock { name }, said).await
+        }
+        Call::PlainInspect { name } => {
+            let name = Name::new(&name)?;
+            let read = |seen: &plain::Inspected| Reply {
+                time: seen.remaining(),
+                ..said(&seen.holder)
+            };
+            run(client, &plain::Inspect { name }, read).await
+        }
+    }
+}
+
+async fn acquire(
+    client: &Client,
+    name: &str,
+    hold: HoldId,
+    (count, ttl): (u64, Duration),
+    fenced: bool,
+) -> Result<Reply> {
+    let (name, ttl) = (Name::new(name)?, Ttl::fixed(ttl)?);
+    let op = mutex::Acquire {
+        token_key: fenced.then(|| name.token_key()),
+        name,
+        hold,
+        count,
+        ttl,
+    };
+    run(client, &op, acquired).await
+}
+
+fn renewals(holds: Vec<(String, HoldId, Option<Duration>)>) -> Result<Vec<renew::Renewal>> {
+    let renewal = |(name, hold, ttl): (String, HoldId, Option<Duration>)| {
+        let ttl = ttl.map(Ttl::fixed).transpose()?;
+        let name = Name::new(&name)?;
+        Ok(renew::Renewal { name, hold, ttl })
+    };
+    holds.into_iter().map(renewal).collect()
+}
+
+fn acquired(reply: &mutex::Acquired) -> Reply {
+    let (text, time, token) = match reply {
+        mutex::Acquired::Held(token) => ("Held", None, *token),
+        mutex::Acquired::Busy(left) => ("Busy", *left, None),
+        mutex::Acquired::Gone => ("Gone", None, None),
+    };
+    let text = text.to_owned();
+    Reply { text, time, token }
+}
+
+fn said(reply: &impl std::fmt::Debug) -> Reply {
+    Reply {
+        text: format!("{reply:?}"),
+        time: None,
+        token: None,
     }
 }
 
 async fn run<O: Operation>(
     client: &Client,
     op: &O,
-    read: impl FnOnce(&O::Reply) -> (String, Option<Duration>),
+    read: impl FnOnce(&O::Reply) -> Reply,
 ) -> Result<Reply> {
     let core = client.core();
     match core
@@ -137,13 +214,11 @@ async fn run<O: Operation>(
         .run(op, &Flight::default(), core.call_limit())
         .await
     {
-        Outcome::Done(reply) => {
-            let (text, time) = read(&reply);
-            Ok(Reply { text, time })
-        }
+        Outcome::Done(reply) => Ok(read(&reply)),
         Outcome::Refused(Error::Protocol(_)) => Ok(Reply {
             text: "Protocol".to_owned(),
             time: None,
+            token: None,
         }),
         Outcome::Refused(error) | Outcome::Unknown(error) => Err(error),
     }
@@ -159,6 +234,8 @@ pub struct Stats {
     pub woken_by_gap: u64,
     /// Waiters woken by nothing but the end of a lease.
     pub woken_by_timer: u64,
+    /// Waiters that went to look, where a holder may announce nothing.
+    pub woken_to_look: u64,
     /// Batches of renewals that were sent.
     pub renewal_batches: u64,
     /// Holds that are watched.
@@ -182,6 +259,7 @@ pub fn stats(client: &Client) -> Stats {
         woken_by_message: counts.woken_by_message.load(Ordering::Relaxed),
         woken_by_gap: counts.woken_by_gap.load(Ordering::Relaxed),
         woken_by_timer: counts.woken_by_timer.load(Ordering::Relaxed),
+        woken_to_look: counts.woken_to_look.load(Ordering::Relaxed),
         renewal_batches: counts.renewal_batches.load(Ordering::Relaxed),
         watched: core.shared.watchdog.len(),
         listening: core.shared.hub.listening(),
@@ -189,6 +267,12 @@ pub fn stats(client: &Client) -> Stats {
         owners: core.tenures.len(),
         owed: core.debts.tally().owed,
     }
+}
+
+/// Makes every mutex of this client, clones included, one of that format, fenced or not, unless
+/// its own settings say otherwise. What was set first stays.
+pub fn flavour(client: &Client, wire: Wire, fenced: bool) {
+    let _ = client.core().flavour.set((wire, fenced));
 }
 
 /// Puts a text under a key of a memory store, as if another program had.
@@ -218,6 +302,15 @@ pub fn delete(client: &Client, key: &str) -> Result<bool> {
 pub fn records(client: &Client) -> Result<usize> {
     let is_record = |key: &&str| ClientId::is_record(key);
     memory(client).map(|memory| memory.with(|state, _| state.names().filter(is_record).count()))
+}
+
+/// Every key of a memory store, sorted.
+///
+/// # Errors
+///
+/// [`Error::Config`] if the client is on another store.
+pub fn keys(client: &Client) -> Result<Vec<String>> {
+    Ok(memory(client)?.with(|state, _| state.names().map(str::to_owned).collect()))
 }
 
 /// Lets every key of a memory store be older by `time`.
@@ -259,10 +352,11 @@ pub fn meanwhile(client: &Client, event: impl FnOnce() + Send + 'static) -> Resu
 ///
 /// [`Error::Config`] if the client is on another store; as the operation fails.
 pub fn free(client: &Client, name: &str) -> Result<bool> {
-    let op = mutex::ForceUnlock {
-        name: Name::new(name)?,
-    };
-    memory(client)?.with(|state, now| op.apply(state, now))
+    let name = Name::new(name)?;
+    memory(client)?.with(|state, now| match state.value(name.as_str()) {
+        Some(Value::Text(_)) => plain::ForceUnlock { name }.apply(state, now),
+        Some(Value::Hash(_)) | None => mutex::ForceUnlock { name }.apply(state, now),
+    })
 }
 
 /// Every script with its name, for tests that look at them.

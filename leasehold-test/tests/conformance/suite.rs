@@ -15,6 +15,22 @@ macro_rules! on {
     };
 }
 
+/// As `on!`, for mutexes of one format, fenced or not: `on_flavour!(Plain false; memory Memory; …)`.
+macro_rules! on_flavour {
+    ($wire:ident $fenced:literal; $store:ident $kind:ident; $($part:ident :: $name:ident),* $(,)?) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let test = super::$part::$name(leasehold_test::Kind::$kind);
+                    let test = leasehold_test::flavoured(leasehold::Wire::$wire, $fenced, test);
+                    leasehold_test::within(stringify!($name), test).await;
+                }
+            )*
+        }
+    };
+}
+
 /// As `on!`, for tests that make their own runtimes.
 macro_rules! on_threads {
     ($store:ident $kind:ident; $($part:ident :: $name:ident),* $(,)?) => {

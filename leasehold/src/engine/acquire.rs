@@ -14,7 +14,7 @@ use super::tenure::Post;
 use super::{Claim, Core, Grant, Hold, Kind, Stake};
 use crate::error::{Error, Refusal, Result};
 use crate::model::lease::Tracker;
-use crate::model::{LeaseTerm, Moment, Name, Owner, Wait};
+use crate::model::{Backoff, LeaseTerm, Moment, Name, Owner, Token, Wait};
 use crate::op::mutex::Acquired;
 use crate::planted::{Fault, planted};
 use crate::store::Outcome;
@@ -23,6 +23,9 @@ use crate::store::Outcome;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long to wait for a subscription before looking without one.
 const DEAF: Duration = Duration::from_secs(1);
+/// How often to look where holders may announce nothing.
+const SILENT: Backoff =
+    Backoff::exponential(Duration::from_millis(20), Duration::from_millis(250), 2);
 /// Servers count expiry in whole milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -30,6 +33,8 @@ const TICK: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
+    /// Whether a fencing token is asked for.
+    pub(crate) fenced: bool,
     pub(crate) name: Name,
     pub(crate) term: LeaseTerm,
     pub(crate) wait: Wait,
@@ -209,8 +214,8 @@ impl<'a> Acquisition<'a> {
             turn.tell(Word::Answered);
         }
         match outcome {
-            Outcome::Done(Acquired::Held) => {
-                let held = self.granted(asked)?;
+            Outcome::Done(Acquired::Held(token)) => {
+                let held = self.granted(asked, token)?;
                 // Only now: a close finds the hold watched, or left to the reaper.
                 drop(asking);
                 if let (Attempt::Held(_), Some(seat)) = (&held, turn.and_then(Turn::seat)) {
@@ -304,17 +309,14 @@ impl<'a> Acquisition<'a> {
     /// The claim, made when it is first needed.
     fn claim(&mut self) -> Result<&Claim> {
         if self.claim.is_none() {
-            let Request {
-                kind, name, term, ..
-            } = self.request;
             let id = self.core.fresh_hold();
-            self.claim = Some(Claim::arm(&self.core.shared.store, *kind, name, id, *term)?);
+            self.claim = Some(Claim::arm(&self.core.shared.store, self.request, id)?);
         }
         self.claim.as_ref().ok_or(Error::Closed("no claim"))
     }
 
     /// The store said held: a hold, unless its lease has run out on the way.
-    fn granted(&mut self, asked: Moment) -> Result<Attempt> {
+    fn granted(&mut self, asked: Moment, token: Option<Token>) -> Result<Attempt> {
         let shared = &self.core.shared;
         let asked = if planted(Fault::DeadlineFromReply) {
             shared.clock.now()
@@ -329,7 +331,7 @@ impl<'a> Acquisition<'a> {
             self.core.debts.leave_claim(claim);
             return Ok(Attempt::Again);
         }
-        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
+        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker, token));
         shared.watchdog.watch(&hold);
         // After that, so that a close either finds the hold watched or is seen here.
         if let Err(closed) = shared.life.check() {
@@ -375,14 +377,17 @@ impl<'a> Acquisition<'a> {
         match &self.request.wait {
             Wait::Notify => {
                 let listening = seat.listening.get_or_insert_with(|| self.listen());
+                let look = match self.request.kind.announces() {
+                    true => Moment::NEVER,
+                    false => clock.now().after(self.rest(&SILENT)),
+                };
                 tokio::select! {
                     () = self.opened() => {}
-                    () = self.notified(listening, busy_until) => {}
+                    () = self.notified(listening, busy_until, look) => {}
                 }
             }
             Wait::Poll(backoff) => {
-                let pause = backoff.pause(self.tries, random());
-                self.tries = self.tries.saturating_add(1);
+                let pause = self.rest(backoff);
                 let end = clock.now().after(pause).min(self.limit);
                 let _ = clock.limit(end, self.opened()).await;
             }
@@ -390,23 +395,34 @@ impl<'a> Acquisition<'a> {
         clock.now() < self.limit
     }
 
+    /// How long to rest before the next try.
+    fn rest(&mut self, backoff: &Backoff) -> Duration {
+        let pause = backoff.pause(self.tries, random());
+        self.tries = self.tries.saturating_add(1);
+        pause
+    }
+
     fn listen(&self) -> Listening {
         let Request { kind, name, .. } = self.request;
         Listening::start(&self.core.shared, name, kind.channel(name))
     }
 
-    /// Sleeps until an announcement, a gap, or the end of the holder's lease.
-    async fn notified(&self, listening: &mut Listening, busy_until: Moment) {
+    /// Sleeps until an announcement, a gap, the end of the holder's lease, or the next look.
+    async fn notified(&self, listening: &mut Listening, busy_until: Moment, look: Moment) {
         let core = self.core;
         let (counts, clock) = (&core.shared.counts, core.shared.clock);
-        let end = busy_until.min(self.limit);
+        let end = busy_until.min(look).min(self.limit);
+        let timer = match look < busy_until {
+            true => &counts.woken_to_look,
+            false => &counts.woken_by_timer,
+        };
         if !listening.was_live() {
             // Between the last try and this point anything may have been announced: the next try
             // finds out.
             let deaf = end.min(clock.now().after(DEAF));
             let live = clock.limit(deaf, listening.live()).await;
             if live.is_none() && deaf < self.limit {
-                counts.woken_by_timer.fetch_add(1, Ordering::Relaxed);
+                timer.fetch_add(1, Ordering::Relaxed);
             }
             return;
         }
@@ -414,7 +430,7 @@ impl<'a> Acquisition<'a> {
             Some(Woken::Message) => &counts.woken_by_message,
             Some(Woken::Gap) => &counts.woken_by_gap,
             None if end == self.limit => return,
-            None => &counts.woken_by_timer,
+            None => timer,
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

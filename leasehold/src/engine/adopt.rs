@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Claim, Core, Grant, Hold, Request};
+use super::{Claim, Core, Grant, Hold, Kind, Request};
 use crate::error::{Error, Result};
 use crate::model::lease::Tracker;
 use crate::model::{HoldId, LeaseTerm, Ttl};
-use crate::op::mutex::Inspect;
-use crate::op::renew::{Batch, Renewal};
+use crate::op::renew::Renewal;
+use crate::op::{mutex, plain};
 
 impl Core {
     /// Renews the hold to the term asked for, or for a fixed one looks how long it lasts, and keeps
@@ -19,7 +19,7 @@ impl Core {
         let term = self.adopted_term(request, &id).await?;
         let claim = Claim::adopted(request.kind, &request.name, id, term);
         let tracker = Tracker::granted(term, asked);
-        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker));
+        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker, None));
         if let Some(reason) = hold.loss() {
             return Err(Error::Lost(reason));
         }
@@ -41,16 +41,27 @@ impl Core {
         match term {
             LeaseTerm::Renewed { ttl, .. } => {
                 let (hold, ttl) = (id.clone(), Some(ttl));
-                let held = self.ask(&Batch(vec![Renewal { name, hold, ttl }])).await?;
-                if held == [true] { Ok(term) } else { Err(gone) }
+                let renewal = Renewal { name, hold, ttl };
+                let renewed = self.shared.renew(request.kind, renewal, self.call_limit());
+                let held = self.shared.life.while_open(renewed).await?;
+                if held { Ok(term) } else { Err(gone) }
             }
             LeaseTerm::Fixed(lease) => {
-                let seen = self.ask(&Inspect { name }).await?;
-                if seen.count_of(id) == 0 {
+                let (held, left) = match request.kind {
+                    Kind::Mutex => {
+                        let seen = self.ask(&mutex::Inspect { name }).await?;
+                        (seen.count_of(id) > 0, seen.remaining())
+                    }
+                    Kind::Plain => {
+                        let seen = self.ask(&plain::Inspect { name }).await?;
+                        (seen.is_held_by(id), seen.remaining())
+                    }
+                };
+                if !held {
                     return Err(gone);
                 }
                 // A lock without an end is relied upon for as long as was asked for.
-                Ok(LeaseTerm::Fixed(seen.remaining().map_or(lease, Ttl::left)))
+                Ok(LeaseTerm::Fixed(left.map_or(lease, Ttl::left)))
             }
         }
     }

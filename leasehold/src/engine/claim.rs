@@ -1,22 +1,68 @@
 //! A claim: the identity of one acquisition, from before its first byte is sent.
 
+use super::{Request, Shared};
 use crate::error::Result;
-use crate::model::{HoldId, LeaseTerm, Moment, Name, Ttl};
-use crate::op::mutex::{Acquire, Acquired, Inspect, Release, Released};
+use crate::model::{HoldId, LeaseTerm, Moment, Name, Ttl, Wire};
+use crate::op::mutex::{self, Acquired, Released};
+use crate::op::plain;
+use crate::op::renew::{self, Renewal};
 use crate::store::{Binding, Flight, Outcome, Store};
 
 /// Which kind of lock, and which side of it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Kind {
     Mutex,
+    /// A mutex in the format of others.
+    Plain,
 }
 
 impl Kind {
+    pub(crate) fn of_mutex(wire: Wire) -> Self {
+        match wire {
+            Wire::Redisson => Self::Mutex,
+            Wire::Plain => Self::Plain,
+        }
+    }
+
+    /// Whether every holder announces its release; if not, waiters ask again and again.
+    pub(crate) fn announces(self) -> bool {
+        match self {
+            Self::Mutex => true,
+            Self::Plain => false,
+        }
+    }
+
     /// Where a release of this kind of lock is announced.
     pub(crate) fn channel(self, name: &Name) -> String {
         match self {
             Self::Mutex => name.mutex_channel(),
+            Self::Plain => name.plain_channel(),
         }
+    }
+
+    /// Renews holds of this kind in one slot, in one command.
+    pub(crate) async fn renew(
+        self,
+        store: &Store,
+        renewals: Vec<Renewal>,
+        until: Moment,
+    ) -> Outcome<Vec<bool>> {
+        let flight = Flight::default();
+        match self {
+            Self::Mutex => store.run(&renew::Batch(renewals), &flight, until).await,
+            Self::Plain => store.run(&plain::Batch(renewals), &flight, until).await,
+        }
+    }
+}
+
+impl Shared {
+    /// Renews one hold, and repeats that while no answer comes. Whether it is held.
+    pub(crate) async fn renew(&self, kind: Kind, one: Renewal, until: Moment) -> Result<bool> {
+        let held = match kind {
+            Kind::Mutex => self.repeat(&renew::Batch(vec![one]), until).await?,
+            Kind::Plain => self.repeat(&plain::Batch(vec![one]), until).await?,
+        };
+        Ok(held == [true])
     }
 }
 
@@ -24,6 +70,8 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) kind: Kind,
+    /// Whether its hold is to have a fencing token.
+    pub(crate) fenced: bool,
     pub(crate) name: Name,
     pub(crate) id: HoldId,
     pub(crate) term: LeaseTerm,
@@ -33,19 +81,14 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Makes the identity known to this machine, where the store ties holds to processes.
-    pub(crate) fn arm(
-        store: &Store,
-        kind: Kind,
-        name: &Name,
-        id: HoldId,
-        term: LeaseTerm,
-    ) -> Result<Self> {
-        let binding = store.bind(&id, term)?;
+    pub(crate) fn arm(store: &Store, request: &Request, id: HoldId) -> Result<Self> {
+        let binding = store.bind(&id, request.term)?;
         Ok(Self {
-            kind,
-            name: name.clone(),
+            kind: request.kind,
+            fenced: request.fenced,
+            name: request.name.clone(),
             id,
-            term,
+            term: request.term,
             flight: Flight::default(),
             binding,
         })
@@ -55,6 +98,7 @@ impl Claim {
     pub(crate) fn adopted(kind: Kind, name: &Name, id: HoldId, term: LeaseTerm) -> Self {
         Self {
             kind,
+            fenced: false,
             name: name.clone(),
             id,
             term,
@@ -76,14 +120,25 @@ impl Claim {
         ttl: Ttl,
         until: Moment,
     ) -> Outcome<Acquired> {
+        let (name, hold) = (self.name.clone(), self.id.clone());
+        let token_key = self.fenced.then(|| self.name.token_key());
         match self.kind {
             Kind::Mutex => {
-                let (name, hold) = (self.name.clone(), self.id.clone());
-                let op = Acquire {
+                let op = mutex::Acquire {
                     name,
                     hold,
                     count,
                     ttl,
+                    token_key,
+                };
+                store.run(&op, &self.flight, until).await
+            }
+            Kind::Plain => {
+                let op = plain::Acquire {
+                    name,
+                    hold,
+                    ttl,
+                    token_key,
                 };
                 store.run(&op, &self.flight, until).await
             }
@@ -103,15 +158,19 @@ impl Claim {
         ttl: Ttl,
         until: Moment,
     ) -> Outcome<Released> {
+        let (name, hold) = (self.name.clone(), self.id.clone());
         match self.kind {
             Kind::Mutex => {
-                let (name, hold) = (self.name.clone(), self.id.clone());
-                let op = Release {
+                let op = mutex::Release {
                     name,
                     hold,
                     leave,
                     ttl,
                 };
+                store.run(&op, &self.flight, until).await
+            }
+            Kind::Plain => {
+                let op = plain::Release { name, hold };
                 store.run(&op, &self.flight, until).await
             }
         }
@@ -122,8 +181,19 @@ impl Claim {
         match self.kind {
             Kind::Mutex => {
                 let name = self.name.clone();
-                match store.run(&Inspect { name }, &self.flight, until).await {
+                let op = mutex::Inspect { name };
+                match store.run(&op, &self.flight, until).await {
                     Outcome::Done(seen) => Outcome::Done(seen.count_of(&self.id)),
+                    Outcome::Refused(error) => Outcome::Refused(error),
+                    Outcome::Unknown(error) => Outcome::Unknown(error),
+                }
+            }
+            Kind::Plain => {
+                let op = plain::Inspect {
+                    name: self.name.clone(),
+                };
+                match store.run(&op, &self.flight, until).await {
+                    Outcome::Done(seen) => Outcome::Done(u64::from(seen.is_held_by(&self.id))),
                     Outcome::Refused(error) => Outcome::Refused(error),
                     Outcome::Unknown(error) => Outcome::Unknown(error),
                 }

@@ -7,13 +7,15 @@ use tokio::sync::watch;
 
 use super::Claim;
 use crate::model::lease::{End, LeaseState, Tracker};
-use crate::model::{LeaseTerm, Moment, Ttl};
+use crate::model::{LeaseTerm, Moment, Token, Ttl};
 use crate::store::Clock;
 
 /// One hold. It knows when it may be lost; it does not release itself.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) claim: Claim,
+    /// Its fencing token, if it was asked for.
+    pub(crate) token: Option<Token>,
     clock: Clock,
     inner: Mutex<Inner>,
     ended: watch::Sender<bool>,
@@ -31,7 +33,12 @@ struct Inner {
 }
 
 impl Hold {
-    pub(crate) fn granted(claim: Claim, clock: Clock, tracker: Tracker) -> Self {
+    pub(crate) fn granted(
+        claim: Claim,
+        clock: Clock,
+        tracker: Tracker,
+        token: Option<Token>,
+    ) -> Self {
         let inner = Mutex::new(Inner {
             tracker,
             detached: false,
@@ -40,6 +47,7 @@ impl Hold {
         });
         Self {
             claim,
+            token,
             clock,
             inner,
             ended: watch::Sender::new(false),

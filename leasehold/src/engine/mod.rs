@@ -51,6 +51,9 @@ pub(crate) struct Core {
     pub(crate) tenures: Tenures,
     pub(crate) id: ClientId,
     serial: AtomicU64,
+    /// What its mutexes are unless told otherwise, so that a suite can run on each flavour.
+    #[cfg(feature = "test-util")]
+    pub(crate) flavour: std::sync::OnceLock<(crate::model::Wire, bool)>,
 }
 
 /// From the name that a user gives a lock to the lock's name.
@@ -103,6 +106,7 @@ pub(crate) struct Counts {
     pub(crate) woken_by_message: AtomicU64,
     pub(crate) woken_by_gap: AtomicU64,
     pub(crate) woken_by_timer: AtomicU64,
+    pub(crate) woken_to_look: AtomicU64,
     pub(crate) renewal_batches: AtomicU64,
 }
 
@@ -140,6 +144,8 @@ impl Core {
             tenures: Tenures::default(),
             id,
             serial: AtomicU64::new(1),
+            #[cfg(feature = "test-util")]
+            flavour: std::sync::OnceLock::new(),
         })
     }
 

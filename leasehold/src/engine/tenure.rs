@@ -244,7 +244,7 @@ impl Tenure {
                     .reach(&shared.store, steps.count + 1, term.ttl(), until)
                     .await
                 {
-                    Outcome::Done(reached) => Outcome::Done(reached == Acquired::Held),
+                    Outcome::Done(reached) => Outcome::Done(matches!(reached, Acquired::Held(_))),
                     Outcome::Refused(error) => Outcome::Refused(error),
                     Outcome::Unknown(error) => Outcome::Unknown(error),
                 }

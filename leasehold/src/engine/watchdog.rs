@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::{Hold, Shared, presence};
+use super::{Hold, Kind, Shared, presence};
 use crate::model::{Moment, Ttl};
-use crate::op::renew::{Batch, Renewal};
-use crate::store::{Flight, Outcome};
+use crate::op::renew::Renewal;
+use crate::store::Outcome;
 
 /// How many holds go in one command.
 const BATCH: usize = 100;
@@ -181,8 +181,8 @@ async fn watch(ended: Ended) {
             }
         }
         let due = shared.watchdog.lock().take(shared.clock.now());
-        for batch in into_batches(shared, due) {
-            batches.spawn(renew(Arc::clone(shared), batch));
+        for (kind, batch) in into_batches(shared, due) {
+            batches.spawn(renew(Arc::clone(shared), kind, batch));
         }
     }
 }
@@ -208,27 +208,26 @@ fn distrust_all(shared: &Shared) {
     }
 }
 
-/// Groups holds by slot, and lets go of those that are over.
-fn into_batches(shared: &Shared, due: Vec<Arc<Hold>>) -> Vec<Vec<Arc<Hold>>> {
-    let mut slots: BTreeMap<u64, Vec<Arc<Hold>>> = BTreeMap::new();
+/// Groups holds by kind and slot, and lets go of those that are over.
+fn into_batches(shared: &Shared, due: Vec<Arc<Hold>>) -> Vec<(Kind, Vec<Arc<Hold>>)> {
+    let mut groups: BTreeMap<(Kind, u64), Vec<Arc<Hold>>> = BTreeMap::new();
     for hold in due {
         if hold.over().is_some() || hold.is_detached() {
             shared.watchdog.forget(&hold);
         } else {
-            slots
-                .entry(shared.store.slot(&hold.claim.name))
-                .or_default()
-                .push(hold);
+            let group = (hold.claim.kind, shared.store.slot(&hold.claim.name));
+            groups.entry(group).or_default().push(hold);
         }
     }
-    let chunks = slots
-        .values()
-        .flat_map(|holds| holds.chunks(BATCH).map(<[_]>::to_vec));
+    let chunks = groups.iter().flat_map(|((kind, _), holds)| {
+        let chunks = holds.chunks(BATCH);
+        chunks.map(|chunk| (*kind, chunk.to_vec()))
+    });
     chunks.collect()
 }
 
 /// Asks the store about one batch, and tells every hold what was said of it.
-async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
+async fn renew(shared: Arc<Shared>, kind: Kind, holds: Vec<Arc<Hold>>) {
     shared
         .counts
         .renewal_batches
@@ -245,13 +244,12 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     // No longer than a third of the shortest TTL: a later batch is as good.
     let patience = holds.iter().map(|hold| hold.term().ttl().period()).min();
     let until = asked.after(patience.unwrap_or_default());
-    let batch = Batch(renewals);
-    let outcome = shared.store.run(&batch, &Flight::default(), until).await;
-    match outcome {
+    let ttls: Vec<_> = renewals.iter().map(|renewal| renewal.ttl).collect();
+    match kind.renew(&shared.store, renewals, until).await {
         Outcome::Done(held) if held.len() == holds.len() => {
-            for ((hold, held), renewal) in holds.iter().zip(held).zip(&batch.0) {
+            for ((hold, held), ttl) in holds.iter().zip(held).zip(ttls) {
                 if held {
-                    hold.confirmed(asked, renewal.ttl);
+                    hold.confirmed(asked, ttl);
                 } else {
                     hold.lose("the store no longer has it");
                 }

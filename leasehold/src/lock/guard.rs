@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::Lease;
 use crate::engine::{Core, Grant, Hold, Stake};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, LeaseTerm, Ttl};
-use crate::op::renew::{Batch, Renewal};
+use crate::model::{HoldId, LeaseTerm, Token, Ttl};
+use crate::op::renew::Renewal;
 
 /// A hold of a [`Mutex`](crate::Mutex), given back when dropped.
 ///
@@ -149,6 +149,16 @@ impl MutexGuard {
         &self.held.seen.claim.id
     }
 
+    /// The fencing token of this hold; none unless the mutex was [`fenced`](crate::Mutex::fenced).
+    ///
+    /// It stays the same for as long as the hold lasts, also in what [`reenter`](Self::reenter)
+    /// gives, and is still told after a loss: a write that carries it is then refused by a
+    /// resource that has seen the next one's.
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        self.held.seen.token
+    }
+
     /// Lets a fixed lease last for `lease` from now. Never shortens it.
     ///
     /// # Errors
@@ -172,21 +182,21 @@ impl MutexGuard {
             return Err(Error::Lost(reason));
         }
         let (name, id) = (hold.claim.name.clone(), hold.claim.id.clone());
-        let batch = Batch(vec![Renewal {
+        let renewal = Renewal {
             name,
             hold: id,
             ttl: Some(ttl),
-        }]);
+        };
         hold.may_last(ttl);
         let asked = core.shared.clock.now();
         let until = core.call_limit().min(hold.deadline());
-        let call = core.shared.repeat(&batch, until);
+        let call = core.shared.renew(hold.claim.kind, renewal, until);
         match core.shared.life.while_open(call).await {
-            Ok(held) if held == [true] => {
+            Ok(true) => {
                 hold.confirmed(asked, Some(ttl));
                 core.shared.watchdog.watch(hold);
             }
-            Ok(_) => hold.lose("the store no longer had it"),
+            Ok(false) => hold.lose("the store no longer had it"),
             Err(error) => {
                 hold.distrust();
                 if !matches!(error, Error::Closed(_)) {

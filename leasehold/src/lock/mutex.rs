@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Holder, Lease, MutexGuard, Status};
 use crate::engine::{Core, Kind, Patience, Request};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, Identity, LeaseTerm, Owner, Ttl, Wait, Who};
-use crate::op::mutex::{ForceUnlock, Inspect, Inspected};
+use crate::model::{HoldId, Identity, LeaseTerm, Owner, Ttl, Wait, Who, Wire};
+use crate::op::{mutex, plain};
 
 /// A lock that one hold has at a time, across processes and machines.
 ///
@@ -65,6 +65,8 @@ pub struct Mutex {
     outage: Duration,
     wait: Wait,
     owner: Option<Owner>,
+    wire: Wire,
+    fenced: bool,
 }
 
 /// How long the lease is to be, as it was set; the last setter wins.
@@ -76,6 +78,10 @@ enum Length {
 
 impl Mutex {
     pub(crate) fn new(core: Arc<Core>, name: &str) -> Self {
+        #[cfg(not(feature = "test-util"))]
+        let (wire, fenced) = (Wire::default(), false);
+        #[cfg(feature = "test-util")]
+        let (wire, fenced) = core.flavour.get().copied().unwrap_or_default();
         Self {
             core,
             name: name.to_owned(),
@@ -84,6 +90,8 @@ impl Mutex {
             outage: Duration::from_secs(30),
             wait: Wait::default(),
             owner: None,
+            wire,
+            fenced,
         }
     }
 
@@ -156,6 +164,44 @@ impl Mutex {
     #[must_use]
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
+        self
+    }
+
+    /// In which format the lock is kept, and so with whose libraries it is shared.
+    ///
+    /// All who use one name must use one format.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> leasehold::Result<()> {
+    /// use leasehold::{Client, Wire};
+    ///
+    /// let client = Client::memory();
+    /// // SET orders:42 TOKEN NX PX 30000
+    /// let guard = client.mutex("orders:42").wire(Wire::Plain).lock().await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wire(mut self, wire: Wire) -> Self {
+        self.wire = wire;
+        self
+    }
+
+    /// Gives every hold a [`Token`](crate::Token) higher than those of all fenced holds before it;
+    /// see [`MutexGuard::token`].
+    ///
+    /// Holders who do not ask for one, in whatever program, get none, and nothing that they write
+    /// can be told apart by it. So let all holders of the name ask.
+    ///
+    /// Tokens rise for as long as the server's clock is not set back by more than it has lost: see
+    /// [`manual::fencing`](crate::manual::fencing).
+    #[must_use]
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
         self
     }
 
@@ -237,7 +283,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex: it is left alone. After [`Error::Timeout`]
+    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire): it is left alone.
+    /// In the plain format any text of at most 1 KiB is taken for a lock. After [`Error::Timeout`]
     /// the lock may have been broken; it is not tried again, since that might break the next one's.
     ///
     /// # Cancel safety
@@ -245,7 +292,10 @@ impl Mutex {
     /// Dropping the future leaves it open whether the lock was broken.
     pub async fn force_unlock(&self) -> Result<bool> {
         let name = self.core.name(&self.name)?;
-        self.core.ask(&ForceUnlock { name }).await
+        match self.wire {
+            Wire::Redisson => self.core.ask(&mutex::ForceUnlock { name }).await,
+            Wire::Plain => self.core.ask(&plain::ForceUnlock { name }).await,
+        }
     }
 
     /// Whether somebody holds the lock at this moment.
@@ -349,7 +399,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex; otherwise as every call.
+    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire); otherwise as
+    /// every call.
     pub async fn status(&self) -> Result<Option<Status>> {
         let mut status = self.inspect().await?;
         if let Some(status) = &mut status {
@@ -389,14 +440,29 @@ impl Mutex {
 
     async fn inspect(&self) -> Result<Option<Status>> {
         let name = self.core.name(&self.name)?;
-        let seen: Inspected = self.core.ask(&Inspect { name }).await?;
-        Status::read(&self.name, &seen)
+        match self.wire {
+            Wire::Redisson => {
+                let seen = self.core.ask(&mutex::Inspect { name }).await?;
+                Status::read(&self.name, &seen)
+            }
+            Wire::Plain => {
+                let seen = self.core.ask(&plain::Inspect { name }).await?;
+                Ok(Status::read_plain(&self.name, seen))
+            }
+        }
     }
 
     async fn acquire(&self, patience: Patience) -> Result<Option<MutexGuard>> {
         let request = self.request()?;
         let grant = self.core.acquire(&request, patience).await?;
-        Ok(grant.map(|grant| MutexGuard::new(Arc::clone(&self.core), grant)))
+        let guard = grant.map(|grant| MutexGuard::new(Arc::clone(&self.core), grant));
+        // An owner's further entries have the token of its first, so that one must have asked.
+        if self.fenced && guard.as_ref().is_some_and(|guard| guard.token().is_none()) {
+            return Err(Error::config(
+                "the owner's first entry has no fencing token",
+            ));
+        }
+        Ok(guard)
     }
 
     fn check_owner(&self, owner: &Owner) -> Result<()> {
@@ -430,6 +496,11 @@ impl Mutex {
         }
         if let Some(owner) = &self.owner {
             self.check_owner(owner)?;
+            if self.wire == Wire::Plain {
+                return Err(Error::config(
+                    "the plain format counts no entries of an owner",
+                ));
+            }
             if max_hold.is_some() {
                 return Err(Error::config(
                     "an owner's lease is shared by its entries, so it has no max_hold",
@@ -438,7 +509,8 @@ impl Mutex {
         }
         let (name, wait) = (self.core.name(&self.name)?, self.wait.clone());
         Ok(Request {
-            kind: Kind::Mutex,
+            kind: Kind::of_mutex(self.wire),
+            fenced: self.fenced,
             name,
             term,
             wait,

@@ -6,6 +6,7 @@ use super::Holder;
 use crate::error::Result;
 use crate::model::HoldId;
 use crate::op::mutex::Inspected;
+use crate::op::plain;
 
 /// A lock that somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +14,8 @@ use crate::op::mutex::Inspected;
 pub struct Status {
     /// The lock's name.
     pub name: String,
-    /// Who holds it.
+    /// Who holds it. In the plain format it is whatever text the holder wrote; bytes that cannot
+    /// be shown are escaped.
     pub hold: HoldId,
     /// How many times it was entered.
     pub count: u64,
@@ -38,5 +40,17 @@ impl Status {
             }
         };
         Ok(seen.holder()?.map(status))
+    }
+
+    /// None for a lock that is free.
+    pub(crate) fn read_plain(name: &str, seen: plain::Inspected) -> Option<Self> {
+        let (name, count, remaining) = (name.to_owned(), 1, seen.remaining());
+        seen.holder.map(|hold| Self {
+            name,
+            holder: Holder::unknown(hold.clone(), count),
+            hold,
+            count,
+            remaining,
+        })
     }
 }

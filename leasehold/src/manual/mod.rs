@@ -5,6 +5,7 @@
 //! | [`choosing`] | Is a lock what you need, and on which store? |
 //! | [`guarantees`] | What holds under which fault, and what does not? |
 //! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
+//! | [`fencing`] | How does a resource refuse a write that comes too late? |
 //! | [`reentrancy`] | Who may enter again? |
 //! | [`from_redisson`] | Which call does what a method of Redisson's locks does? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
@@ -17,6 +18,8 @@ pub mod cancelling {}
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
 
+#[doc = include_str!("fencing.md")]
+pub mod fencing {}
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
 

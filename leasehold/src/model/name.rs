@@ -53,6 +53,16 @@ impl Name {
     pub(crate) fn mutex_channel(&self) -> String {
         self.prefixed("redisson_lock__channel")
     }
+
+    /// The channel on which a released lock of the plain format is announced.
+    pub(crate) fn plain_channel(&self) -> String {
+        self.prefixed("leasehold_plain")
+    }
+
+    /// The key that holds the newest fencing token of this lock.
+    pub(crate) fn token_key(&self) -> String {
+        self.prefixed("redisson_lock_token")
+    }
 }
 
 impl fmt::Debug for Name {
@@ -76,6 +86,8 @@ mod tests {
     fn siblings_share_the_hash_tag() {
         let plain = Name::new("foo").unwrap();
         assert_eq!(plain.mutex_channel(), "redisson_lock__channel:{foo}");
+        assert_eq!(plain.plain_channel(), "leasehold_plain:{foo}");
+        assert_eq!(plain.token_key(), "redisson_lock_token:{foo}");
         assert_eq!(plain.tag(), "foo");
         let tagged = Name::new("app:{u1}:lock").unwrap();
         assert_eq!(

@@ -37,4 +37,6 @@ pub(crate) struct Now {
     pub(crate) mono_ms: u64,
     /// Milliseconds since the Unix epoch, as peers on other machines expect them.
     pub(crate) epoch_ms: u64,
+    /// Microseconds since the Unix epoch, for tokens.
+    pub(crate) epoch_us: u64,
 }

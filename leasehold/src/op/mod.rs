@@ -4,7 +4,9 @@
 //! reply reads, and what the script does to a [`State`]. A server runs the script; the memory and
 //! local stores call [`Operation::apply`]. One test drives both and compares.
 
+pub(crate) mod fence;
 pub(crate) mod mutex;
+pub(crate) mod plain;
 pub(crate) mod record;
 pub(crate) mod renew;
 pub(crate) mod state;
@@ -41,12 +43,17 @@ pub(crate) struct Script {
 }
 
 /// Every script, for loading on a new connection.
-pub(crate) const SCRIPTS: [&Script; 8] = [
+pub(crate) const SCRIPTS: [&Script; 13] = [
     &mutex::ACQUIRE,
     &mutex::RELEASE,
     &mutex::FORCE_UNLOCK,
     &mutex::INSPECT,
     &renew::RENEW,
+    &plain::ACQUIRE,
+    &plain::RELEASE,
+    &plain::RENEW,
+    &plain::FORCE_UNLOCK,
+    &plain::INSPECT,
     &record::WRITE,
     &record::DELETE,
     &record::READ,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::fence::{NO_NUMBER, no_number, parse, token};
 use super::{Args, Operation, Raw, Script, State};
 use crate::error::{Error, Result};
-use crate::model::{HoldId, Name, Now, Ttl};
+use crate::model::{HoldId, Name, Now, Token, Ttl};
 use crate::planted::{Fault, planted};
 
 pub(crate) const ACQUIRE: Script = Script {
@@ -25,11 +26,11 @@ pub(crate) const INSPECT: Script = Script {
 };
 
 /// What waiters are told when a lock is freed.
-const UNLOCKED: &str = "0";
+pub(super) const UNLOCKED: &str = "0";
 /// The step's base is gone, or there is no such hold.
-const GONE: i64 = -3;
+pub(super) const GONE: i64 = -3;
 /// The key is no lock.
-const NO_LOCK: i64 = -4;
+pub(super) const NO_LOCK: i64 = -4;
 
 /// Reaches a hold count: 1 takes the lock, more re-enters it.
 #[derive(Clone, Debug)]
@@ -38,12 +39,15 @@ pub(crate) struct Acquire {
     pub(crate) hold: HoldId,
     pub(crate) count: u64,
     pub(crate) ttl: Ttl,
+    /// Where tokens are counted, if one is asked for.
+    pub(crate) token_key: Option<String>,
 }
 
 /// What came of an [`Acquire`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Acquired {
-    Held,
+    /// With the token of the hold, if one was asked for.
+    Held(Option<Token>),
     /// Somebody else holds; what is left of that lease, if it ends by itself.
     Busy(Option<Duration>),
     /// The count before this one is not there.
@@ -55,7 +59,8 @@ impl Operation for Acquire {
     type Reply = Acquired;
 
     fn keys(&self) -> Vec<&str> {
-        vec![self.name.as_str()]
+        let token_key = self.token_key.as_deref();
+        [self.name.as_str()].into_iter().chain(token_key).collect()
     }
 
     fn args(&self, out: &mut Args) {
@@ -65,13 +70,12 @@ impl Operation for Acquire {
     }
 
     fn parse(raw: Raw) -> Result<Acquired> {
-        if raw == Raw::Nil {
-            return Ok(Acquired::Held);
+        match raw {
+            Raw::Int(GONE) => Ok(Acquired::Gone),
+            Raw::Int(NO_NUMBER) => Err(no_number()),
+            Raw::Int(ttl) => Ok(Acquired::Busy(remaining(ttl))),
+            other => parse(&other).map(Acquired::Held),
         }
-        Ok(match raw.int()? {
-            GONE => Acquired::Gone,
-            ttl => Acquired::Busy(remaining(ttl)),
-        })
     }
 
     fn apply(&self, state: &mut State, now: Now) -> Result<Acquired> {
@@ -79,9 +83,10 @@ impl Operation for Acquire {
         let have = state.count(key, self.hold.as_str())?;
         let first = self.count == 1 && state.value(key).is_none();
         if first || (have > 0 && (have == self.count || have + 1 == self.count)) {
+            let token = token(state, self.token_key.as_deref(), have > 0, now)?;
             state.set_field(key, self.hold.as_str(), self.count)?;
             state.prolong(key, self.ttl.as_millis(), now.mono_ms);
-            return Ok(Acquired::Held);
+            return Ok(Acquired::Held(token));
         }
         if have > 0 || self.count > 1 {
             return Ok(Acquired::Gone);
@@ -290,11 +295,11 @@ impl Operation for Inspect {
     }
 }
 
-fn no_lock() -> Error {
+pub(super) fn no_lock() -> Error {
     Error::protocol("the key holds something that is no mutex")
 }
 
-fn remaining(pttl: i64) -> Option<Duration> {
+pub(super) fn remaining(pttl: i64) -> Option<Duration> {
     u64::try_from(pttl).ok().map(Duration::from_millis)
 }
 

@@ -17,7 +17,30 @@ pub(crate) struct Renewal {
     pub(crate) ttl: Option<Ttl>,
 }
 
-/// Renews many holds, all in one slot. Replies whether each is held, in order.
+impl Renewal {
+    pub(crate) fn args(&self, out: &mut Args) {
+        out.text(self.hold.as_str())
+            .number(self.ttl.map_or(0, Ttl::as_millis));
+    }
+
+    /// Renews what is held, unless it is only looked at.
+    pub(crate) fn prolong(&self, state: &mut State, now: Now) {
+        if let Some(ttl) = self.ttl {
+            state.prolong(self.name.as_str(), ttl.as_millis(), now.mono_ms);
+        }
+    }
+}
+
+/// Reads the reply to a batch.
+pub(crate) fn held(raw: Raw) -> Result<Vec<bool>> {
+    raw.list()?
+        .iter()
+        .map(|item| Ok(item.int()? == 1))
+        .collect()
+}
+
+/// Renews many holds that are fields of hashes, all in one slot. Replies whether each is held, in
+/// order.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch(pub(crate) Vec<Renewal>);
 
@@ -30,17 +53,11 @@ impl Operation for Batch {
     }
 
     fn args(&self, out: &mut Args) {
-        for Renewal { hold, ttl, .. } in &self.0 {
-            out.text(hold.as_str())
-                .number(ttl.map_or(0, Ttl::as_millis));
-        }
+        self.0.iter().for_each(|renewal| renewal.args(out));
     }
 
     fn parse(raw: Raw) -> Result<Vec<bool>> {
-        raw.list()?
-            .iter()
-            .map(|item| Ok(item.int()? == 1))
-            .collect()
+        held(raw)
     }
 
     fn apply(&self, state: &mut State, now: Now) -> Result<Vec<bool>> {
@@ -51,8 +68,8 @@ impl Operation for Batch {
                 Err(Error::Protocol(_)) => 0,
                 Err(other) => return Err(other),
             };
-            if let (true, Some(ttl)) = (count > 0, renewal.ttl) {
-                state.prolong(key, ttl.as_millis(), now.mono_ms);
+            if count > 0 {
+                renewal.prolong(state, now);
             }
             Ok(count > 0)
         };

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wrong_type;
 use crate::error::Result;
+use crate::model::HoldId;
 
 /// The keys of a store, and the announcements that its operations made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -93,6 +94,33 @@ impl State {
             .unwrap_or(0))
     }
 
+    /// The text at `key`; an error when the key is of another type.
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&str>> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(Value::Hash(_)) => Err(wrong_type(key)),
+        }
+    }
+
+    /// The ids of all holds at `key`, whatever its type.
+    pub(crate) fn holds(&self, key: &str) -> Vec<HoldId> {
+        match self.value(key) {
+            None => vec![],
+            Some(Value::Text(text)) => text.parse().into_iter().collect(),
+            Some(Value::Hash(fields)) => fields.keys().flat_map(|field| field.parse()).collect(),
+        }
+    }
+
+    /// What outlives the machine's boot: numbers do, while holders and moments do not.
+    pub(crate) fn outlive(mut self) -> Self {
+        self.keys.retain(|_, entry| {
+            let number = matches!(&entry.value, Value::Text(text) if text.parse::<i64>().is_ok());
+            number && entry.expires.is_none()
+        });
+        self
+    }
+
     /// Sets a field, making the hash where there is none. Keeps the expiry.
     pub(crate) fn set_field(&mut self, key: &str, field: &str, value: impl ToString) -> Result<()> {
         let fresh = || Entry {
@@ -108,11 +136,12 @@ impl State {
         }
     }
 
+    /// Puts a text in place of whatever is there, without expiry.
+    pub(crate) fn put_text(&mut self, key: &str, text: &str) {
+        self.put(key, Value::Text(text.to_owned()));
+    }
+
     /// Puts a value in place of whatever is there, without expiry.
-    #[cfg_attr(
-        not(feature = "test-util"),
-        expect(dead_code, reason = "tests plant odd keys")
-    )]
     pub(crate) fn put(&mut self, key: &str, value: Value) {
         self.keys.insert(
             key.to_owned(),

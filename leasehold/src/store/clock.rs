@@ -34,10 +34,12 @@ impl Clock {
 
     /// The present as an operation sees it.
     pub(crate) fn present(self) -> Now {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let whole = |units: u128| u64::try_from(units).unwrap_or(u64::MAX);
+        let epoch = read(ClockId::Realtime);
         Now {
-            mono_ms: millis(self.now().since_origin()),
-            epoch_ms: millis(read(ClockId::Realtime)),
+            mono_ms: whole(self.now().since_origin().as_millis()),
+            epoch_ms: whole(epoch.as_millis()),
+            epoch_us: whole(epoch.as_micros()),
         }
     }
 

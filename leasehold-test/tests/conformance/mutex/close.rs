@@ -112,7 +112,10 @@ pub(super) async fn a_releasing_close_tells_the_loss_and_frees_at_once(kind: Kin
     assert_eq!((report.released, report.outstanding), (10, 0));
     let guard = waiter.await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2));
-    assert_eq!(two.list("*").await.unwrap().len(), 1);
+    for number in 0..10 {
+        let mutex = two.mutex(&format!("m:{number}"));
+        assert_eq!(mutex.is_locked().await.unwrap(), number == 0);
+    }
     for guard in guards {
         assert!(matches!(guard.release().await, Err(Error::Lost(_))));
     }

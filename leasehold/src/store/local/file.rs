@@ -29,7 +29,7 @@ const READABLE: usize = 40;
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     /// The boot in which it was written. Its times mean nothing in another, nor do its holders
-    /// live.
+    /// live; its numbers stand.
     boot: String,
     pub(super) state: State,
     /// The sockets of those who listen, by channel.
@@ -177,7 +177,7 @@ impl Session {
         })
     }
 
-    /// What stands in the file; nothing if it was written before this boot.
+    /// What stands in the file; of what was written before this boot, what outlives that.
     pub(super) fn record(&self, boot: &str) -> Result<Record> {
         let fresh = || Record {
             boot: boot.to_owned(),
@@ -188,7 +188,14 @@ impl Session {
         }
         let record: Record = serde_json::from_slice(self.payload())
             .map_err(|error| located(&self.path, Error::protocol(error.to_string())))?;
-        Ok(if record.boot == boot { record } else { fresh() })
+        Ok(if record.boot == boot {
+            record
+        } else {
+            Record {
+                state: record.state.outlive(),
+                ..fresh()
+            }
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -263,6 +270,7 @@ fn located(path: &Path, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::state::Value;
 
     fn entered(path: &Path) -> Session {
         match Session::try_enter(path, true).unwrap() {
@@ -288,6 +296,25 @@ mod tests {
         assert!(entered(&path).record("another").unwrap().is_empty());
         let generation = entered(&path).keep(&record).unwrap();
         assert_eq!(generation, 2, "what is the same is not written");
+    }
+
+    #[test]
+    fn a_token_outlives_the_boot_and_a_hold_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a-00000000");
+        let session = entered(&path);
+        let mut record = some(&session, "boot");
+        let number = Value::Text("1901234567890123".to_owned());
+        record.state.put("token", number.clone());
+        record.state.put("plain", Value::Text("a:1".to_owned()));
+        record.state.put("leased", number.clone());
+        record.state.prolong("leased", 1_000, 0);
+        session.keep(&record).unwrap();
+        let after = entered(&path).record("another").unwrap();
+        assert_eq!(after.state.names().collect::<Vec<_>>(), ["token"]);
+        assert_eq!(after.state.value("token"), Some(&number));
+        entered(&path).keep(&after).unwrap();
+        assert_eq!(entered(&path).record("another").unwrap(), after);
     }
 
     #[test]

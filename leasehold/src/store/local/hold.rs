@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::model::{HoldId, LeaseTerm, Name, Now, Ttl};
-use crate::op::mutex::Release;
-use crate::op::{Operation, State};
+use crate::op::state::Value;
+use crate::op::{Operation, State, mutex, plain};
 
 /// How a hold file is called until it is locked.
 const UNFINISHED: &str = ".new";
@@ -100,8 +100,7 @@ impl Holds {
         let mut dead = vec![];
         let keys: Vec<_> = state.names().map(str::to_owned).collect();
         for key in keys {
-            let fields = state.hash(&key).unwrap_or_default();
-            for hold in fields.keys().filter_map(|field| field.parse().ok()) {
+            for hold in state.holds(&key) {
                 let pulse = self
                     .pulse(&hold)
                     .map_err(|error| failed("whether a holder lives cannot be found out", error))?;
@@ -182,13 +181,21 @@ fn finish(file: &File, unfinished: &Path, path: &Path, bond: Bond) -> io::Result
 /// Frees what a dead holder had, as its own release would.
 fn free(state: &mut State, key: &str, hold: &HoldId, now: Now) {
     let Ok(name) = Name::new(key) else { return };
-    let release = Release {
-        name,
-        hold: hold.clone(),
-        leave: 0,
-        ttl: Ttl::DEFAULT,
+    let hold = hold.clone();
+    let released = match state.value(key) {
+        Some(Value::Text(_)) => plain::Release { name, hold }.apply(state, now),
+        Some(Value::Hash(_)) | None => {
+            let (leave, ttl) = (0, Ttl::DEFAULT);
+            let release = mutex::Release {
+                name,
+                hold,
+                leave,
+                ttl,
+            };
+            release.apply(state, now)
+        }
     };
-    if let Err(error) = release.apply(state, now) {
+    if let Err(error) = released {
         tracing::warn!(lock = key, %error, "what a dead holder had could not be freed");
     }
 }
@@ -342,6 +349,7 @@ mod tests {
         Now {
             mono_ms,
             epoch_ms: 0,
+            epoch_us: 0,
         }
     }
 
@@ -391,6 +399,20 @@ mod tests {
         assert_eq!(holds.reclaim(&mut state, at(1)).unwrap(), [hold]);
         assert!(state.is_empty());
         assert_eq!(state.take_outbox().len(), 1);
+    }
+
+    #[test]
+    fn a_plain_lock_of_a_dead_holder_is_freed_too_and_a_living_one_keeps_it() {
+        let (_dir, holds) = directory();
+        let (mut state, hold, file) = held(&holds, None);
+        state.put_text(KEY, hold.as_str());
+        state.prolong(KEY, TTL, 0);
+        assert!(holds.reclaim(&mut state, at(TTL * 5)).unwrap().is_empty());
+        assert_eq!(state.pttl(KEY, TTL * 5), 30_000);
+        drop(file);
+        assert_eq!(holds.reclaim(&mut state, at(TTL * 5)).unwrap(), [hold]);
+        assert!(state.is_empty());
+        assert_eq!(state.take_outbox()[0].channel, "leasehold_plain:{name}");
     }
 
     #[test]

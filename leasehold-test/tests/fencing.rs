@@ -1,0 +1,295 @@
+//! Fencing tokens: they rise, whatever a store forgets, and a resource can go by them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of tests fail as tests do"
+)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::testing::{self, Call};
+use leasehold::{Client, Error, HoldId, Refusal, Token};
+use leasehold_test::{Backend, Kind, Server, eventually};
+use tokio::time::Instant;
+
+const KEY: &str = "redisson_lock_token:{m}";
+
+/// One hold, and its token.
+async fn mint(client: &Client) -> Token {
+    let guard = client.mutex("m").fenced().lock().await.unwrap();
+    let token = guard.token().unwrap();
+    guard.release().await.unwrap();
+    token
+}
+
+async fn redis() -> (Server, Client) {
+    let server = Server::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    (server, client)
+}
+
+async fn rise_among_contenders(kind: Kind) {
+    let store = Backend::start(kind).await;
+    let order = Arc::new(Mutex::new(vec![]));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..6 {
+        let (client, order) = (store.client().await, Arc::clone(&order));
+        tasks.spawn(async move {
+            for _ in 0..20 {
+                let guard = client.mutex("m").fenced().lock().await.unwrap();
+                order.lock().unwrap().push(guard.token().unwrap());
+                tokio::task::yield_now().await;
+                if number % 2 == 0 {
+                    guard.release().await.unwrap();
+                }
+            }
+            client.close().await;
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    let order = order.lock().unwrap();
+    assert_eq!(order.len(), 120);
+    assert!(order.is_sorted_by(|earlier, later| earlier < later));
+}
+
+async fn rise_through_a_reopened_store(kind: Kind) {
+    let store = Backend::start(kind).await;
+    let client = store.client().await;
+    let mut last = mint(&client).await;
+    client.close().await;
+    for _ in 0..3 {
+        let client = store.client().await;
+        let token = mint(&client).await;
+        assert!(token > last);
+        last = token;
+        client.close().await;
+    }
+}
+
+async fn one_token_for_one_hold(kind: Kind) {
+    let store = Backend::start(kind).await;
+    let client = store.client().await;
+    let mutex = client.mutex("m").ttl(Duration::from_millis(600)).fenced();
+    let guard = mutex.lock().await.unwrap();
+    let token = guard.token();
+    assert!(token.is_some());
+    let again = guard.reenter();
+    assert_eq!(again.token(), token);
+    drop(guard);
+    // Renewals mint nothing.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(again.token(), token);
+    store.remove("m").await;
+    again.lost().await;
+    assert_eq!(again.token(), token, "it is still told after the loss");
+    let next = mutex.lock().await.unwrap();
+    assert_eq!(
+        next.token().unwrap().get().cmp(&token.unwrap().get()),
+        std::cmp::Ordering::Greater
+    );
+    next.release().await.unwrap();
+    let plain = client.mutex("m").lock().await.unwrap();
+    assert_eq!(plain.token(), None, "it did not ask for one");
+    plain.release().await.unwrap();
+}
+
+macro_rules! everywhere {
+    ($($name:ident: $test:ident),* $(,)?) => {
+        mod memory { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Memory).await; } )* }
+        mod local { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Local).await; } )* }
+        mod on_a_server { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Redis).await; } )* }
+    };
+}
+
+everywhere! {
+    tokens_rise_in_the_order_of_the_holds: rise_among_contenders,
+    tokens_rise_through_a_reopened_store: rise_through_a_reopened_store,
+    a_hold_has_one_token_as_long_as_it_is_known: one_token_for_one_hold,
+}
+
+#[tokio::test]
+async fn tokens_rise_through_a_flush_and_a_thousand_mints_in_a_second() {
+    let (server, client) = redis().await;
+    let mut raw = server.connection().await;
+    let mut last = mint(&client).await;
+    // A machine that is busy with other things may need a second try to be that fast.
+    for _ in 0..10 {
+        let begun = Instant::now();
+        for number in 0..1_000 {
+            if number % 100 == 99 {
+                leasehold_test::server::ask::<()>(&mut raw, &["FLUSHALL"]).await;
+            }
+            let token = mint(&client).await;
+            assert!(token > last, "{token} after {last}");
+            last = token;
+        }
+        if begun.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+    }
+    panic!("a thousand mints took more than a second, ten times");
+}
+
+#[tokio::test]
+async fn tokens_rise_through_a_restart_without_persistence() {
+    let (mut server, client) = redis().await;
+    let mut last = mint(&client).await;
+    for _ in 0..3 {
+        server.restart().await;
+        assert_eq!(server.keys().await, Vec::<String>::new());
+        let token = mint(&client).await;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+#[tokio::test]
+async fn what_a_java_program_counts_is_part_of_the_sequence() {
+    let (server, client) = redis().await;
+    let ours = mint(&client).await;
+    let theirs: u64 = server.query(&["INCR", KEY]).await;
+    assert_eq!(theirs, ours.get() + 1);
+    // Far ahead of the clock, and of what a float can count.
+    for ahead in ["9007199254740993", "9223372036854775800"] {
+        server.query::<()>(&["SET", KEY, ahead]).await;
+        let ahead: u64 = ahead.parse().unwrap();
+        assert_eq!(mint(&client).await.get(), ahead + 1);
+        assert_eq!(server.query::<u64>(&["INCR", KEY]).await, ahead + 2);
+        assert_eq!(mint(&client).await.get(), ahead + 3);
+    }
+}
+
+#[tokio::test]
+async fn a_counter_that_is_behind_is_set_to_the_clock_digit_by_digit() {
+    let (server, client) = redis().await;
+    for behind in ["1", "-5", "99999999999999"] {
+        server.query::<()>(&["SET", KEY, behind]).await;
+        let before: (u64, u64) = server.query(&["TIME"]).await;
+        let token = mint(&client).await.get();
+        let after: (u64, u64) = server.query(&["TIME"]).await;
+        let floor = |(seconds, micros): (u64, u64)| (seconds << 20) + micros;
+        assert!(token >= floor(before) && token <= floor(after), "{token}");
+        let stored: String = server.query(&["GET", KEY]).await;
+        assert_eq!(stored, token.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_counts_no_tokens_is_told_and_nothing_is_held() {
+    let (server, client) = redis().await;
+    let mut odd: Vec<Vec<&str>> = vec![vec!["RPUSH", KEY, "x"]];
+    odd.extend(["text", "", "1.5", "9223372036854775807"].map(|text| vec!["SET", KEY, text]));
+    for put in odd {
+        server.query::<redis::Value>(&put).await;
+        for mutex in [
+            client.mutex("m").fenced(),
+            client.mutex("m").fenced().wire(leasehold::Wire::Plain),
+        ] {
+            let error = mutex.lock().await.unwrap_err();
+            let told = matches!(&error, Error::Protocol(why) if why.contains("tokens"));
+            assert!(told, "{put:?}: {error:?}");
+        }
+        assert_eq!(server.keys().await, [KEY], "{put:?}");
+        server.query::<u64>(&["DEL", KEY]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_mints_nothing() {
+    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]).await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let held = client.mutex("m").fenced().lock().await.unwrap();
+    let token: String = server.query(&["GET", KEY]).await;
+    server
+        .query::<()>(&["CONFIG", "SET", "maxmemory", "1"])
+        .await;
+    held.release().await.unwrap();
+    for wire in [leasehold::Wire::Redisson, leasehold::Wire::Plain] {
+        let answer = client.mutex("m").wire(wire).fenced().try_lock().await;
+        let full = matches!(answer, Err(Error::Refused(Refusal::OutOfMemory(_))));
+        assert!(full, "{answer:?}");
+    }
+    assert_eq!(server.keys().await, [KEY]);
+    assert_eq!(server.query::<String>(&["GET", KEY]).await, token);
+}
+
+/// The counter may go away under a hold. Whoever repeats a request then gets a later number, which
+/// is as good.
+#[tokio::test]
+async fn a_hold_whose_counter_was_deleted_gets_a_later_token() {
+    let (server, client) = redis().await;
+    let hold: HoldId = "71b96ce8-2746-4f0c-9d6e-0d7c1f3a5b11:1".parse().unwrap();
+    for plain in [false, true] {
+        let (name, ttl) = ("m".to_owned(), Duration::from_secs(30));
+        let (hold, count, fenced) = (hold.clone(), 1, true);
+        let call = match plain {
+            true => Call::PlainAcquire {
+                name,
+                hold,
+                ttl,
+                fenced,
+            },
+            false => Call::AcquireFenced {
+                name,
+                hold,
+                count,
+                ttl,
+            },
+        };
+        let first = testing::call(&client, &call).await.unwrap().token.unwrap();
+        let again = testing::call(&client, &call).await.unwrap().token.unwrap();
+        assert_eq!(first, again);
+        server.query::<u64>(&["DEL", KEY]).await;
+        let later = testing::call(&client, &call).await.unwrap().token.unwrap();
+        assert!(later > first);
+        server.query::<u64>(&["DEL", "m"]).await;
+    }
+}
+
+/// The recipe of the manual.
+const GUARDED_WRITE: &str = "\
+local last = redis.call('get', KEYS[2]) or '0'
+if #ARGV[1] < #last or (#ARGV[1] == #last and ARGV[1] < last) then
+    return 0
+end
+redis.call('set', KEYS[2], ARGV[1])
+redis.call('set', KEYS[1], ARGV[2])
+return 1
+";
+
+#[tokio::test]
+async fn a_guarded_write_refuses_a_holder_that_has_been_overtaken() {
+    let manual = include_str!("../../leasehold/src/manual/fencing.md");
+    assert!(manual.contains(GUARDED_WRITE), "the manual has the recipe");
+    let (server, client) = redis().await;
+    let other = Client::connect(&server.url()).await.unwrap();
+    let write = async |token: u64, value: &str| {
+        let (number, keys) = (token.to_string(), ["{stock}", "{stock}:fence"]);
+        let eval = ["EVAL", GUARDED_WRITE, "2", keys[0], keys[1], &number, value];
+        server.query::<u64>(&eval).await == 1
+    };
+    let lease = Duration::from_millis(200);
+    let slow = client.mutex("m").fixed_lease(lease).fenced();
+    let slow = slow.lock().await.unwrap();
+    let stale = slow.token().unwrap().get();
+    assert!(write(stale, "begun").await);
+    eventually("the lease runs out", async || {
+        !other.mutex("m").is_locked().await.unwrap()
+    })
+    .await;
+    let next = other.mutex("m").fenced().lock().await.unwrap();
+    let fresh = next.token().unwrap().get();
+    assert!(write(fresh, "next").await);
+    assert!(!write(stale, "late").await, "it was overtaken");
+    assert!(write(fresh, "again").await, "the same holder may go on");
+    assert_eq!(server.query::<String>(&["GET", "{stock}"]).await, "again");
+    // Digits count: neighbours that are one and the same float, and numbers of different length.
+    assert!(write(9_007_199_254_740_993, "x").await);
+    assert!(!write(9_007_199_254_740_992, "y").await);
+    assert!(!write(999, "y").await);
+    assert!(write(10_000_000_000_000_000, "z").await);
+    next.release().await.unwrap();
+}
