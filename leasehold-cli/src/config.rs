@@ -1,6 +1,7 @@
 //! Checked values: what is wrong with the input is found here, before anything is sent.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::{self, Cli};
@@ -13,12 +14,15 @@ pub(crate) struct Config {
     pub(crate) task: Task,
 }
 
-/// Where the locks are.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nobody said: this machine.
-    Here,
-    At(String),
+/// Where the locks are, and how to get there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// None if nobody said: this machine.
+    pub(crate) url: Option<String>,
+    pub(crate) prefix: String,
+    pub(crate) cacert: Option<PathBuf>,
+    /// A certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 #[derive(Debug)]
@@ -38,6 +42,7 @@ pub(crate) struct Run {
     pub(crate) min_hold: Duration,
     pub(crate) grace: Duration,
     pub(crate) busy: Exit,
+    pub(crate) label: String,
 }
 
 /// How long to wait for the lock.
@@ -94,14 +99,18 @@ fn place(global: cli::Global) -> Result<Place, Wrong> {
         .url
         .as_deref()
         .is_some_and(|url| !url.starts_with("local:"));
-    match global.url {
+    match &global.url {
         // A variable that a template left empty must not turn into "this machine only".
         Some(url) if url.is_empty() => Err("the URL is empty".into()),
         _ if global.require_distributed && !distributed => {
             Err("--require-distributed needs the URL of a server (--url or LEASEHOLD_URL)".into())
         }
-        Some(url) => Ok(Place::At(url)),
-        None => Ok(Place::Here),
+        _ => Ok(Place {
+            url: global.url,
+            prefix: global.prefix.unwrap_or_default(),
+            cacert: global.cacert,
+            identity: global.cert.zip(global.key),
+        }),
     }
 }
 
@@ -127,6 +136,7 @@ impl TryFrom<cli::Run> for Run {
             command: run.command,
             patience,
             lease,
+            label: run.label.unwrap_or_default(),
             busy: Exit::Busy(run.conflict_exit_code.unwrap_or(Exit::BUSY)),
         })
     }
@@ -166,6 +176,14 @@ fn min_hold_within(min_hold: Duration, lease: Lease) -> Result<Duration, Wrong> 
 ///
 /// A `leasehold` that CMD starts then fails to log in, instead of falling back to this machine.
 pub(crate) fn without_password(url: &str) -> Option<String> {
+    if let Some((socket, query)) = url.split_once('?')
+        && socket.starts_with("unix:")
+    {
+        // Without its database and user, it would be another one's locks.
+        let open = |pair: &&str| pair.starts_with("db=") || pair.starts_with("user=");
+        let query: Vec<_> = query.split('&').filter(open).collect();
+        return Some(format!("{socket}?{}", query.join("&")));
+    }
     // Secrets may also stand in a query; none is needed to name a server.
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((before, host)) = url.rsplit_once('@') else {
@@ -248,6 +266,12 @@ mod tests {
             ("redis://user:secret@h", Some("redis://user@h")),
             ("redis://user:se@cr/et@h", Some("redis://user@h")),
             ("redis://h?password=secret", Some("redis://h")),
+            ("rediss://user:secret@h/2", Some("rediss://user@h/2")),
+            ("unix:///s", Some("unix:///s")),
+            (
+                "unix:///s?db=1&pass=secret@x&user=u",
+                Some("unix:///s?db=1&user=u"),
+            ),
             ("secret@h", None),
         ] {
             assert_eq!(without_password(url).as_deref(), seen, "{url}");

@@ -20,7 +20,7 @@ Exit codes:
           the supervisor of CMD was killed
   75      run: the lock was not acquired in time (another code with -E)
   76      run: the hold was lost, or its lease was about to end; beats CMD's own code
-  77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";
+  77      the server refused (log-in, rights, TLS, read-only, memory), or the key is no lock";
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

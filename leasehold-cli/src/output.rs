@@ -1,9 +1,9 @@
 //! What people and programs read.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use leasehold::Status;
+use leasehold::{Holder, Status};
 use serde_json::{Value, json};
 
 /// One line on stderr that says who speaks. A stderr that is gone is nobody's concern.
@@ -55,14 +55,49 @@ pub(crate) fn span(time: Duration) -> String {
 /// Who holds, in words.
 pub(crate) fn holder(status: &Status) -> String {
     let hold = escaped(status.hold.as_str());
+    match origin(&status.holder) {
+        Some(origin) => held(status, &format!("{hold} ({origin})")),
+        None => held(status, &hold),
+    }
+}
+
+/// Who holds, in few words: for a line that may be short.
+pub(crate) fn holder_in_short(status: &Status) -> String {
+    let origin = origin(&status.holder);
+    held(
+        status,
+        &origin.unwrap_or_else(|| escaped(status.hold.as_str())),
+    )
+}
+
+fn held(status: &Status, who: &str) -> String {
     let count = match status.count {
         1 => String::new(),
         count => format!(", entered {count} times"),
     };
     match status.remaining {
-        Some(left) => format!("held by {hold}{count}, {} left", span(left)),
-        None => format!("held by {hold}{count}, without an end"),
+        Some(left) => format!("held by {who}{count}, {} left", span(left)),
+        None => format!("held by {who}{count}, without an end"),
     }
+}
+
+/// Who that is, as far as anything is known.
+fn origin(holder: &Holder) -> Option<String> {
+    let Holder {
+        host,
+        pid,
+        program,
+        label,
+        ..
+    } = holder;
+    let parts = [
+        label.clone(),
+        program.clone(),
+        pid.map(|pid| format!("pid {pid}")),
+        host.as_ref().map(|host| format!("on {host}")),
+    ];
+    let known: Vec<_> = parts.iter().flatten().map(|part| escaped(part)).collect();
+    Some(known.join(", ")).filter(|known| !known.is_empty())
 }
 
 /// One lock, for `ls` and `status`.
@@ -72,14 +107,27 @@ pub(crate) fn row(status: &Status) -> String {
 
 /// One lock as JSON.
 pub(crate) fn json(status: &Status) -> Value {
-    let remaining = status
-        .remaining
-        .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let remaining = status.remaining.map(millis);
+    let Holder {
+        host,
+        pid,
+        program,
+        label,
+        since,
+        ..
+    } = &status.holder;
+    let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
     json!({
         "name": status.name,
         "hold": status.hold.as_str(),
         "count": status.count,
         "remaining_ms": remaining,
+        "host": host,
+        "pid": pid,
+        "program": program,
+        "label": label,
+        "since_ms": since.map(millis),
     })
 }
 

@@ -181,12 +181,15 @@ fn a_pager_behind_the_command_keeps_the_terminal() {
 #[test]
 fn a_waiter_shows_who_holds_and_clears_the_line() {
     let place = Place::local();
-    let mut holder = place.run(&[], "echo $LEASEHOLD_HOLD > hold; exec sleep 60");
-    let hold = place.read("hold");
+    let mut holder = place.run(&[], "echo up > up; exec sleep 60");
+    place.read("up");
+    let pid = holder.pid();
     let terminal = Terminal::open(&place, "$LEASEHOLD run job -- echo got it");
     let line = terminal.shows(" left");
     assert!(
-        line.contains(&format!("waiting for job: held by {hold}")),
+        line.contains(&format!(
+            "waiting for job: held by leasehold, pid {pid}, on "
+        )),
         "{line:?}"
     );
     holder.signal("TERM");

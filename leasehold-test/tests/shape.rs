@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold::{
-    Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Lease, LeaseState, Memory, Mutex,
-    MutexGuard, Refusal, Status, Wait,
+    Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Holder, Lease, LeaseState, Memory,
+    Mutex, MutexGuard, Refusal, Status, Wait,
 };
 
 fn whole<T: Send + Sync + Unpin + 'static>() {}
@@ -23,6 +23,7 @@ fn every_public_type_can_be_sent_shared_and_kept() {
     whole::<Lease>();
     whole::<LeaseState>();
     whole::<HoldId>();
+    whole::<Holder>();
     whole::<Status>();
     whole::<Memory>();
     whole::<Wait>();
@@ -77,6 +78,7 @@ async fn every_public_future_can_be_sent() {
     send(&mutex.is_locked());
     send(&mutex.remaining());
     send(&mutex.status());
+    send(&mutex.holders());
     let guard = mutex.lock().await.unwrap();
     send(&mutex.hold_count(guard.hold_id()));
     send(&guard.lost());

@@ -8,8 +8,9 @@ mod waiting;
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, Memory};
 
 use crate::config::{Config, Place, Task};
 use crate::exit::Exit;
@@ -35,21 +36,21 @@ async fn perform(config: Config) -> Result<Exit, Failure> {
     match config.task {
         Task::Run(task) => run::run(&config.place, task).await,
         Task::Status { name, json } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
+            rehearse(&config.place, &name).await?;
+            let client = connect(&config.place, "").await?;
             let done = status::status(&client, &name, json).await;
             client.close().await;
             done
         }
         Task::Ls { pattern, json } => {
-            let client = connect(&config.place).await?;
+            let client = connect(&config.place, "").await?;
             let done = ls::ls(&client, &pattern, json).await;
             client.close().await;
             done
         }
         Task::Unlock { name } => {
-            rehearse(&name).await?;
-            let client = connect(&config.place).await?;
+            rehearse(&config.place, &name).await?;
+            let client = connect(&config.place, "").await?;
             let done = unlock::unlock(&client, &name).await;
             client.close().await;
             done
@@ -101,9 +102,16 @@ fn explain(failure: Failure) -> Exit {
 }
 
 /// Connects, and says where to if nobody chose.
-async fn connect(place: &Place) -> Result<Client, Error> {
-    let Place::At(url) = place else {
-        let client = Client::connect("local:").await?;
+async fn connect(place: &Place, label: &str) -> Result<Client, Error> {
+    let mut builder = Client::builder().prefix(&place.prefix).label(label);
+    if let Some(file) = &place.cacert {
+        builder = builder.ca_certificate(read(file)?);
+    }
+    if let Some((certificate, key)) = &place.identity {
+        builder = builder.client_certificate(read(certificate)?, read(key)?);
+    }
+    let Some(url) = &place.url else {
+        let client = builder.connect("local:").await?;
         let directory = client.directory().unwrap_or_else(|| "".as_ref());
         output::complain(&format!(
             "this machine only: the locks are in {} (--url names a server)",
@@ -111,12 +119,23 @@ async fn connect(place: &Place) -> Result<Client, Error> {
         ));
         return Ok(client);
     };
-    Client::connect(url).await
+    builder.connect(url).await
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file)
+        .map_err(|error| Error::Config(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// A client on a store in this process, which checks as the one on the store would.
+fn rehearsal(place: &Place, label: &str) -> Client {
+    let builder = Client::builder().prefix(&place.prefix).label(label);
+    builder.memory(&Memory::new())
 }
 
 /// Lets the library check a name on a store in this process, before anything is sent.
-async fn rehearse(name: &str) -> Result<(), Error> {
-    let client = Client::memory();
+async fn rehearse(place: &Place, name: &str) -> Result<(), Error> {
+    let client = rehearsal(place, "");
     let checked = client.mutex(name).status().await;
     client.close().await;
     checked.map(drop)

@@ -9,7 +9,7 @@ use leasehold::{Client, Error, LeaseState, Mutex, MutexGuard};
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::{Failure, connect, waiting};
+use super::{Failure, connect, rehearsal, waiting};
 use crate::config::{Lease, Patience, Place, Run, without_password};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
@@ -24,10 +24,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const STOP: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
-    rehearse(&task).await?;
+    rehearse(place, &task).await?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect(place) => client?,
+        client = connect(place, &task.label) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
     let exit = under_lock(&client, &task, &mut signals).await;
@@ -39,8 +39,8 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
 }
 
 /// Lets the library check all settings on a store in this process, before anything is sent.
-async fn rehearse(task: &Run) -> Result<(), Error> {
-    let client = Client::memory();
+async fn rehearse(place: &Place, task: &Run) -> Result<(), Error> {
+    let client = rehearsal(place, &task.label);
     let checked = mutex(&client, task).try_lock().await;
     let checked = checked.map(drop);
     client.close().await;
