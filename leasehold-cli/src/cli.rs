@@ -18,7 +18,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The store: redis://[user:password@]host[:port][/database], or local:[/directory].
+    /// The store: redis://[user:password@]host[:port][/database], rediss: for the same under TLS,
+    /// unix:///socket[?db=1&user=name&pass=word], or local:[/directory].
     ///
     /// Without it, and without LEASEHOLD_URL, locks are those of this user on this machine, in
     /// LEASEHOLD_DIR or a directory of the user. A store that is named and cannot be reached is an
@@ -35,6 +36,35 @@ pub(crate) struct Global {
     /// Refuse to work on this machine only: without the URL of a server, exit with 64.
     #[arg(long, global = true)]
     pub(crate) require_distributed: bool,
+
+    /// What stands in front of the name of every lock, such as app: for all locks of an
+    /// application. Names are shown without it.
+    #[arg(long, global = true, value_name = "TEXT", env = "LEASEHOLD_PREFIX")]
+    pub(crate) prefix: Option<String>,
+
+    /// Trust rediss: servers by these authorities, in a PEM file, instead of those of the system.
+    #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_CACERT")]
+    pub(crate) cacert: Option<PathBuf>,
+
+    /// The certificate to show to a rediss: server that asks for one, in a PEM file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "LEASEHOLD_CERT",
+        requires = "key"
+    )]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in a PEM file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "LEASEHOLD_KEY",
+        requires = "cert"
+    )]
+    pub(crate) key: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,7 +176,7 @@ pub(crate) struct Patience {
 
 #[derive(Debug, Args)]
 pub(crate) struct Label {
-    /// What the lock is taken for, in a few words: status and ls show it to everybody.
+    /// What this is for, in a few words: shown to others by status, ls and waiting runs.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 }
@@ -208,8 +238,8 @@ pub(crate) struct Status {
     /// The lock.
     pub(crate) name: String,
 
-    /// One line of JSON: name, held, and if held: hold, count, remaining_ms, and what is known of
-    /// host, pid, program, label.
+    /// One line of JSON: name, held, and if held: hold, count, remaining_ms, host, pid, program,
+    /// label, since_ms; null is what is not known.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -71,7 +71,7 @@ pub(crate) struct Run {
     pub(crate) lease: Lease,
     pub(crate) min_hold: Duration,
     pub(crate) grace: Duration,
-    pub(crate) label: Option<String>,
+    pub(crate) label: String,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub(crate) struct Acquire {
     pub(crate) lease: Duration,
     pub(crate) patience: Patience,
     pub(crate) busy: Exit,
-    pub(crate) label: Option<String>,
+    pub(crate) label: String,
     pub(crate) json: bool,
 }
 
@@ -190,7 +190,7 @@ impl TryFrom<cli::Run> for Run {
             patience: (&run.patience).into(),
             busy: busy(run.patience.conflict_exit_code),
             lease,
-            label: run.label.label,
+            label: run.label.label.unwrap_or_default(),
         })
     }
 }
@@ -202,7 +202,7 @@ impl From<cli::Acquire> for Acquire {
             lease: acquire.lease,
             patience: (&acquire.patience).into(),
             busy: busy(acquire.patience.conflict_exit_code),
-            label: acquire.label.label,
+            label: acquire.label.label.unwrap_or_default(),
             json: acquire.json,
         }
     }

@@ -25,7 +25,7 @@ Exit codes:
           with -E)
   76      run: the hold was lost, or its lease was about to end; beats CMD's own code;
           renew, release: the hold is not there
-  77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";
+  77      the server refused (log-in, rights, TLS, read-only, memory), or the key is no lock";
 
 /// The rows of the table: codes and what they mean.
 pub(crate) fn rows() -> Vec<(String, String)> {

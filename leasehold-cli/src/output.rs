@@ -1,7 +1,7 @@
 //! What people and programs read.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::{Holder, MutexGuard, Status};
 use serde_json::{Value, json};
@@ -65,28 +65,49 @@ fn millis(time: Duration) -> u64 {
 /// Who holds, in words.
 pub(crate) fn holder(status: &Status) -> String {
     let hold = escaped(status.hold.as_str());
+    match origin(&status.holder) {
+        Some(origin) => held(status, &format!("{hold} ({origin})")),
+        None => held(status, &hold),
+    }
+}
+
+/// Who holds, in few words: for a line that may be short.
+pub(crate) fn holder_in_short(status: &Status) -> String {
+    let origin = origin(&status.holder);
+    held(
+        status,
+        &origin.unwrap_or_else(|| escaped(status.hold.as_str())),
+    )
+}
+
+fn held(status: &Status, who: &str) -> String {
     let count = match status.count {
         1 => String::new(),
         count => format!(", entered {count} times"),
     };
-    let known = known(&status.holder);
     match status.remaining {
-        Some(left) => format!("held by {known}{hold}{count}, {} left", span(left)),
-        None => format!("held by {known}{hold}{count}, without an end"),
+        Some(left) => format!("held by {who}{count}, {} left", span(left)),
+        None => format!("held by {who}{count}, without an end"),
     }
 }
 
-/// What a person knows a holder by, as far as its client says.
-fn known(holder: &Holder) -> String {
-    let program = holder.program.as_deref().unwrap_or("somebody");
-    let process = match (holder.pid, &holder.host) {
-        (Some(pid), Some(host)) => format!("{program}, process {pid} on {host}"),
-        (None, Some(host)) => format!("{program} on {host}"),
-        (_, None) => return String::new(),
-    };
-    let label = holder.label.as_deref().filter(|label| !label.is_empty());
-    let label = label.map(|label| format!(" ({label})"));
-    format!("{}, ", escaped(&(process + &label.unwrap_or_default())))
+/// Who that is, as far as anything is known.
+fn origin(holder: &Holder) -> Option<String> {
+    let Holder {
+        host,
+        pid,
+        program,
+        label,
+        ..
+    } = holder;
+    let parts = [
+        label.clone(),
+        program.clone(),
+        pid.map(|pid| format!("pid {pid}")),
+        host.as_ref().map(|host| format!("on {host}")),
+    ];
+    let known: Vec<_> = parts.iter().flatten().map(|part| escaped(part)).collect();
+    Some(known.join(", ")).filter(|known| !known.is_empty())
 }
 
 /// One lock, for `ls` and `status`.
@@ -106,15 +127,25 @@ pub(crate) fn taken(name: &str, guard: &MutexGuard) -> Value {
 /// One lock as JSON.
 pub(crate) fn json(status: &Status) -> Value {
     let remaining = status.remaining.map(millis);
+    let Holder {
+        host,
+        pid,
+        program,
+        label,
+        since,
+        ..
+    } = &status.holder;
+    let since = since.and_then(|since| since.duration_since(SystemTime::UNIX_EPOCH).ok());
     json!({
         "name": status.name,
         "hold": status.hold.as_str(),
         "count": status.count,
         "remaining_ms": remaining,
-        "host": status.holder.host,
-        "pid": status.holder.pid,
-        "program": status.holder.program,
-        "label": status.holder.label,
+        "host": host,
+        "pid": pid,
+        "program": program,
+        "label": label,
+        "since_ms": since.map(millis),
     })
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::Global;
 use crate::config::Wrong;
@@ -15,12 +15,15 @@ const LONGEST: u64 = 65_536;
 /// The permission to read for users other than the owner and the group.
 const OTHERS: u32 = 0o004;
 
-/// Where the locks are.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nobody said: this machine.
-    Here,
-    At(String),
+/// Where the locks are, and how to get there.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// None if nobody said: this machine.
+    pub(crate) url: Option<String>,
+    pub(crate) prefix: String,
+    pub(crate) cacert: Option<PathBuf>,
+    /// A certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Place {
@@ -36,7 +39,7 @@ impl Place {
         let distributed = said
             .as_deref()
             .is_some_and(|url| !url.starts_with("local:"));
-        match said {
+        match &said {
             // A variable that a template left empty must not turn into "this machine only".
             Some(url) if url.is_empty() => Err("the URL is empty".into()),
             _ if global.require_distributed && !distributed => Err(
@@ -44,9 +47,34 @@ impl Place {
                  LEASEHOLD_URL)"
                     .into(),
             ),
-            Some(url) => Ok(Self::At(url)),
-            None => Ok(Self::Here),
+            _ => Ok(Self {
+                url: said,
+                prefix: global.prefix.unwrap_or_default(),
+                cacert: global.cacert,
+                identity: global.cert.zip(global.key),
+            }),
         }
+    }
+
+    /// By what a `leasehold` that CMD starts finds the same locks, or fails.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let mut environment = vec![("LEASEHOLD_PREFIX", OsString::from(&self.prefix))];
+        if let Some(url) = &self.url {
+            environment.push(("LEASEHOLD_URL", without_password(url).into()));
+        }
+        let files = [
+            ("LEASEHOLD_CACERT", self.cacert.as_ref()),
+            (
+                "LEASEHOLD_CERT",
+                self.identity.as_ref().map(|(cert, _)| cert),
+            ),
+            ("LEASEHOLD_KEY", self.identity.as_ref().map(|(_, key)| key)),
+        ];
+        let files = files
+            .into_iter()
+            .filter_map(|(name, file)| Some((name, file?.into())));
+        environment.extend(files);
+        environment
     }
 }
 
@@ -77,7 +105,7 @@ fn read(path: &Path) -> Result<String, Wrong> {
 ///
 /// A `leasehold` that CMD starts then fails to log in, or calls the URL empty, instead of falling
 /// back to this machine.
-pub(crate) fn without_password(url: &str) -> String {
+fn without_password(url: &str) -> String {
     if url.starts_with("local:") {
         return url.to_owned();
     }
@@ -112,19 +140,27 @@ fn without_login(url: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place(url: Option<&str>, variable: Option<&str>, distributed: bool) -> Result<Place, Wrong> {
+    fn place(
+        url: Option<&str>,
+        variable: Option<&str>,
+        require_distributed: bool,
+    ) -> Result<Option<String>, Wrong> {
         let global = Global {
             url: url.map(str::to_owned),
             url_file: None,
-            require_distributed: distributed,
+            require_distributed,
+            prefix: None,
+            cacert: None,
+            cert: None,
+            key: None,
         };
-        Place::new(global, variable.map(OsString::from))
+        Place::new(global, variable.map(OsString::from)).map(|place| place.url)
     }
 
     #[test]
     fn what_is_said_on_the_line_beats_the_environment() {
-        let at = |url: &str| Ok(Place::At(url.to_owned()));
-        assert_eq!(place(None, None, false), Ok(Place::Here));
+        let at = |url: &str| Ok(Some(url.to_owned()));
+        assert_eq!(place(None, None, false), Ok(None));
         assert_eq!(place(None, Some("redis://e"), false), at("redis://e"));
         let both = place(Some("redis://l"), Some("redis://e"), true);
         assert_eq!(both, at("redis://l"));

@@ -11,7 +11,6 @@ on_each_store![
     a_wait_ends_when_the_lock_is_free,
     a_wait_that_is_too_short_gives_75_or_the_code_that_was_asked_for,
     a_wait_takes_nothing,
-    status_and_ls_tell_who_holds_and_what_for,
     what_acquire_took_is_held_until_it_is_released,
     what_acquire_took_ends_with_its_lease,
     renew_lengthens_and_never_shortens,
@@ -163,19 +162,4 @@ fn a_command_renews_and_releases_the_hold_around_it(place: &Place) {
     // Whoever shows the hold may end it; then the command must not go on.
     assert_eq!(done.code, 76, "{done:?}");
     assert!(place.is_free("job"));
-}
-
-fn status_and_ls_tell_who_holds_and_what_for(place: &Place) {
-    let script = "$LEASEHOLD status job --json; $LEASEHOLD ls";
-    let mut run = place.run(&["--label", "nightly report"], script);
-    let pid = run.pid();
-    let done = run.done();
-    let (status, list) = done.out.split_once('\n').expect("two lines");
-    let status: serde_json::Value = serde_json::from_str(status).expect("JSON");
-    assert_eq!(status["label"], "nightly report", "{done:?}");
-    assert_eq!(status["pid"].to_string(), pid);
-    assert_eq!(status["program"], "leasehold");
-    let host = status["host"].as_str().expect("text");
-    let known = format!("leasehold, process {pid} on {host} (nightly report), ");
-    assert!(list.contains(&known), "{list}");
 }

@@ -138,7 +138,7 @@ fn a_command_that_uses_ctrl_c_for_itself_does_not_end_the_script() {
     // Its own group is the one in front: from then on the key is its alone.
     let script = "trap 'exit 130' INT
         until [ $(cut -d' ' -f8 /proc/$$/stat) = $$ ]; do sleep 0.02; done
-        echo > ready; sleep 60";
+        echo > ready; while :; do sleep 0.02; done";
     std::fs::write(place.file("script"), script).unwrap();
     let command = "$LEASEHOLD run job -- sh script; echo 'co'de $?";
     let mut terminal = Terminal::open(&place, command);
@@ -238,12 +238,15 @@ fn a_pager_behind_the_command_keeps_the_terminal() {
 #[test]
 fn a_waiter_shows_who_holds_and_clears_the_line() {
     let place = Place::local();
-    let mut holder = place.run(&[], "echo $LEASEHOLD_HOLD > hold; exec sleep 60");
-    let hold = place.read("hold");
+    let mut holder = place.run(&[], "echo up > up; exec sleep 60");
+    place.read("up");
+    let pid = holder.pid();
     let terminal = Terminal::open(&place, "$LEASEHOLD run job -- echo got it");
     let line = terminal.shows(" left");
     assert!(
-        line.contains("waiting for job: held by") && line.contains(&hold),
+        line.contains(&format!(
+            "waiting for job: held by leasehold, pid {pid}, on "
+        )),
         "{line:?}"
     );
     holder.signal("TERM");

@@ -218,6 +218,23 @@ async fn outages_at_random_moments_leave_no_count_behind() {
 }
 
 #[tokio::test]
+async fn what_the_server_keeps_of_a_lost_hold_does_not_bar_its_owner() {
+    let server = Server::start().await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let mutex = client.mutex("m").owner(&client.owner()).fixed_lease(SHORT);
+    let lost = entered(&mutex, 2).await;
+    server.query::<u64>(&["PEXPIRE", "m", "3600000"]).await;
+    within("the loss", lost[0].lost()).await;
+    let fresh = timeout(Duration::from_secs(5), mutex.lock()).await;
+    let fresh = fresh.expect("the rest is released").unwrap();
+    assert_ne!(fresh.hold_id(), lost[0].hold_id());
+    drop(lost);
+    paid(&client).await;
+    assert_eq!(count(&server).await, 1);
+    fresh.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_count_that_somebody_else_changed_is_read_anew() {
     let server = Server::start().await;
     let client = Client::connect(&server.url()).await.unwrap();

@@ -1,10 +1,5 @@
 //! The records of clients: how they come, live on and go, and that no lock depends on them.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "the helpers of these tests are tests, too"
-)]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -187,7 +182,7 @@ async fn foreign_holders_and_foreign_records_are_unknown() {
     );
     // Neither a key of another type nor fields that make no sense fail the question.
     server.query::<()>(&["SET", &key, "text"]).await;
-    assert_eq!(mutex.holders().await.unwrap(), [seen.clone()]);
+    assert_eq!(mutex.holders().await.unwrap(), [seen]);
     server.query::<()>(&["DEL", &key]).await;
     let long = "x".repeat(100_000);
     let odd = [

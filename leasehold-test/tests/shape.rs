@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold::{
-    Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Lease, LeaseState, Memory, Mutex,
-    MutexGuard, Owner, Refusal, Status, Wait,
+    Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Holder, Lease, LeaseState, Memory,
+    Mutex, MutexGuard, Owner, Refusal, Status, Wait,
 };
 
 fn whole<T: Send + Sync + Unpin + 'static>() {}
@@ -24,6 +24,7 @@ fn every_public_type_can_be_sent_shared_and_kept() {
     whole::<LeaseState>();
     whole::<HoldId>();
     whole::<Owner>();
+    whole::<Holder>();
     whole::<Status>();
     whole::<Memory>();
     whole::<Wait>();
@@ -80,6 +81,7 @@ async fn every_public_future_can_be_sent() {
     send(&mutex.is_locked());
     send(&mutex.remaining());
     send(&mutex.status());
+    send(&mutex.holders());
     let guard = mutex.lock().await.unwrap();
     send(&mutex.hold_count(guard.hold_id()));
     send(&mutex.is_held_by(&client.owner()));

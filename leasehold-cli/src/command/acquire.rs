@@ -4,7 +4,7 @@ use leasehold::{Client, Error, Mutex};
 
 use super::parting::Parting;
 use super::taking::Wanted;
-use super::{Failure, connect};
+use super::{Failure, connect, rehearsal};
 use crate::config::Acquire;
 use crate::exit::Exit;
 use crate::output;
@@ -12,10 +12,10 @@ use crate::place::Place;
 use crate::signals::Signals;
 
 pub(super) async fn acquire(place: &Place, task: Acquire) -> Result<Exit, Failure> {
-    rehearse(&task).await?;
+    rehearse(place, &task).await?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect(place, task.label.as_deref()) => client?,
+        client = connect(place, &task.label) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
     let mut parting = Parting::new();
@@ -26,8 +26,8 @@ pub(super) async fn acquire(place: &Place, task: Acquire) -> Result<Exit, Failur
 }
 
 /// Lets the library check all settings on a store in this process, before anything is sent.
-async fn rehearse(task: &Acquire) -> Result<(), Error> {
-    let client = Client::memory();
+async fn rehearse(place: &Place, task: &Acquire) -> Result<(), Error> {
+    let client = rehearsal(place, &task.label);
     let checked = mutex(&client, task).try_lock().await.map(drop);
     client.close().await;
     checked

@@ -14,8 +14,9 @@ mod waiting;
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, Memory};
 
 use crate::config::{Config, Question, Task};
 use crate::exit::Exit;
@@ -45,10 +46,10 @@ async fn perform(config: Config) -> Result<Exit, Failure> {
         Task::Ask(question) => question,
     };
     match &question {
-        Question::Renew(task) => renew::rehearse(task).await?,
-        other => rehearse(other.name()).await?,
+        Question::Renew(task) => renew::rehearse(&config.place, task).await?,
+        other => rehearse(&config.place, other.name()).await?,
     }
-    let client = connect(&config.place, None).await?;
+    let client = connect(&config.place, "").await?;
     let answer = ask(&client, question).await;
     client.close().await;
     answer
@@ -117,9 +118,15 @@ fn explain(failure: Failure) -> Exit {
 }
 
 /// Connects, and says where to if nobody chose.
-async fn connect(place: &Place, label: Option<&str>) -> Result<Client, Error> {
-    let builder = Client::builder().label(label.unwrap_or_default());
-    let Place::At(url) = place else {
+async fn connect(place: &Place, label: &str) -> Result<Client, Error> {
+    let mut builder = Client::builder().prefix(&place.prefix).label(label);
+    if let Some(file) = &place.cacert {
+        builder = builder.ca_certificate(read(file)?);
+    }
+    if let Some((certificate, key)) = &place.identity {
+        builder = builder.client_certificate(read(certificate)?, read(key)?);
+    }
+    let Some(url) = &place.url else {
         let client = builder.connect("local:").await?;
         let directory = client.directory().unwrap_or_else(|| "".as_ref());
         output::complain(&format!(
@@ -131,10 +138,21 @@ async fn connect(place: &Place, label: Option<&str>) -> Result<Client, Error> {
     builder.connect(url).await
 }
 
+fn read(file: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file)
+        .map_err(|error| Error::Config(format!("{} cannot be read: {error}", file.display())))
+}
+
+/// A client on a store in this process, which checks as the one on the store would.
+fn rehearsal(place: &Place, label: &str) -> Client {
+    let builder = Client::builder().prefix(&place.prefix).label(label);
+    builder.memory(&Memory::new())
+}
+
 /// Lets the library check a name on a store in this process, before anything is sent.
-async fn rehearse(name: Option<&str>) -> Result<(), Error> {
+async fn rehearse(place: &Place, name: Option<&str>) -> Result<(), Error> {
     let Some(name) = name else { return Ok(()) };
-    let client = Client::memory();
+    let client = rehearsal(place, "");
     let checked = client.mutex(name).status().await;
     client.close().await;
     checked.map(drop)

@@ -2,9 +2,10 @@
 
 use leasehold::{Client, Error};
 
-use super::Failure;
+use super::{Failure, rehearsal};
 use crate::config::Renew;
 use crate::exit::Exit;
+use crate::place::Place;
 
 pub(super) async fn renew(client: &Client, task: Renew) -> Result<Exit, Failure> {
     let mutex = client.mutex(&task.name).fixed_lease(task.lease);
@@ -17,8 +18,8 @@ pub(super) async fn renew(client: &Client, task: Renew) -> Result<Exit, Failure>
 }
 
 /// Lets the library check the lease on a store in this process, before anything is sent.
-pub(super) async fn rehearse(task: &Renew) -> Result<(), Error> {
-    let client = Client::memory();
+pub(super) async fn rehearse(place: &Place, task: &Renew) -> Result<(), Error> {
+    let client = rehearsal(place, "");
     let mutex = client.mutex(&task.name).fixed_lease(task.lease);
     let checked = mutex.try_lock().await.map(drop);
     client.close().await;

@@ -11,11 +11,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::parting::Parting;
 use super::taking::Wanted;
-use super::{Failure, connect};
+use super::{Failure, connect, rehearsal};
 use crate::config::{Lease, Run};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
-use crate::place::{Place, without_password};
+use crate::place::Place;
 use crate::signals::{Caught, Signals, asks_to_end};
 use crate::supervise::{Attendant, Job, Order, Report, bury_orphans, terminal};
 
@@ -25,10 +25,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const STOP: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
-    rehearse(&task).await?;
+    rehearse(place, &task).await?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = connect(place, task.label.as_deref()) => client?,
+        client = connect(place, &task.label) => client?,
         number = signals.end() => return Ok(Exit::Signal(number)),
     };
     let mut parting = Parting::new();
@@ -40,8 +40,8 @@ pub(super) async fn run(place: &Place, task: Run) -> Result<Exit, Failure> {
 }
 
 /// Lets the library check all settings on a store in this process, before anything is sent.
-async fn rehearse(task: &Run) -> Result<(), Error> {
-    let client = Client::memory();
+async fn rehearse(place: &Place, task: &Run) -> Result<(), Error> {
+    let client = rehearsal(place, &task.label);
     let checked = mutex(&client, task).try_lock().await;
     let checked = checked.map(drop);
     client.close().await;
@@ -228,11 +228,7 @@ impl Watch<'_> {
             ("LEASEHOLD_NAME", OsString::from(&self.task.name)),
             ("LEASEHOLD_HOLD", OsString::from(hold)),
         ];
-        if let Place::At(url) = self.place {
-            // However we got it, a `leasehold` that CMD starts works there, or fails.
-            let shown = OsString::from(without_password(url));
-            environment.push(("LEASEHOLD_URL", shown));
-        }
+        environment.extend(self.place.environment());
         environment
     }
 

@@ -42,7 +42,7 @@ pub(super) async fn show(name: &str, mutex: &Mutex) -> Infallible {
     let line = Line;
     loop {
         let holder = match mutex.status().await {
-            Ok(Some(status)) => output::holder(&status),
+            Ok(Some(status)) => output::holder_in_short(&status),
             Ok(None) => "it was just released".to_owned(),
             Err(error) => output::escaped(&error.to_string()),
         };

@@ -87,6 +87,20 @@ fn tasks_are_spawned_under_engine_store_and_client_only() {
 }
 
 #[test]
+fn names_get_their_prefix_in_one_place() {
+    // A handle that made a name itself would leave the client's prefix out.
+    each("leasehold/src", "rs", |path, text| {
+        let face = ["lock/", "blocking/"]
+            .iter()
+            .any(|top| path.starts_with(top));
+        if !face {
+            return vec![];
+        }
+        found(&clean(text), &["Name::new"])
+    });
+}
+
+#[test]
 fn clocks_are_read_in_one_file() {
     each("leasehold/src", "rs", |path, text| {
         if path == "store/clock.rs" {

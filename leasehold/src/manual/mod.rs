@@ -3,6 +3,7 @@
 //! | page | answers |
 //! |---|---|
 //! | [`choosing`] | Is a lock what you need, and on which store? |
+//! | [`connecting`] | How do you reach a server, under TLS, with the rights that are needed and no others? |
 //! | [`guarantees`] | What holds under which fault, and what does not? |
 //! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
 //! | [`fencing`] | How does a resource refuse a write that comes too late? |
@@ -18,8 +19,12 @@ pub mod cancelling {}
 #[doc = include_str!("choosing.md")]
 pub mod choosing {}
 
+#[doc = include_str!("connecting.md")]
+pub mod connecting {}
+
 #[doc = include_str!("fencing.md")]
 pub mod fencing {}
+
 #[doc = include_str!("from_redisson.md")]
 pub mod from_redisson {}
 
