@@ -255,7 +255,8 @@ async fn wd_08_ten_thousand_holds_are_renewed_in_batches(backend: Backend) {
             .iter()
             .all(|guard| guard.lease().state() == LeaseState::Held)
     );
-    assert_eq!(server.keys().await.len(), 10_000);
+    // With the record of the client. To list so many keys takes a busy server too long.
+    assert_eq!(server.query::<u32>(&["DBSIZE"]).await, 10_001);
     // Four and a half periods: each hold is renewed four or five times, a hundred at a time, and
     // a few batches are not full.
     let (commands, batches) = (after.0 - before.0, after.1 - before.1);
@@ -263,7 +264,7 @@ async fn wd_08_ten_thousand_holds_are_renewed_in_batches(backend: Backend) {
     assert!(commands <= 100 * 5 + 25, "{commands} commands");
     drop(guards);
     eventually("every lock is free", async || {
-        server.keys().await.is_empty()
+        server.query::<u32>(&["DBSIZE"]).await <= 1
     })
     .await;
     assert_eq!(testing::stats(&client).watched, 0);
