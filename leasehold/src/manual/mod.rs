@@ -8,6 +8,7 @@
 //! | [`reentrancy`] | Who may enter again? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
 //! | [`testing`] | How do you test code that takes locks? |
+//! | [`blocking`](crate::blocking) | How do threads take locks, without asynchronous code? |
 //! | [`the_command`] | `leasehold run` and its exit codes |
 
 #[doc = include_str!("cancelling.md")]
