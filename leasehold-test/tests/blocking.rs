@@ -23,8 +23,8 @@ macro_rules! on_stores {
             $(
                 #[test]
                 fn $fact() {
-                    let fact = || super::$fact(&crate::support::Bench::new(leasehold_test::Kind::$kind));
-                    leasehold_test::in_time(stringify!($fact), fact);
+                    let bench = || crate::support::Bench::new(leasehold_test::Kind::$kind);
+                    leasehold_test::in_time(stringify!($fact), move || super::$fact(&bench()));
                 }
             )*
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{
     Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Lease, LeaseState, Memory, Mutex,
-    MutexGuard, Refusal, Status, Wait,
+    MutexGuard, Refusal, Status, Wait, blocking,
 };
 
 fn whole<T: Send + Sync + Unpin + 'static>() {}
@@ -29,6 +29,12 @@ fn every_public_type_can_be_sent_shared_and_kept() {
     whole::<Backoff>();
     whole::<Error>();
     whole::<Refusal>();
+    whole::<blocking::Client>();
+    whole::<blocking::ClientBuilder>();
+    whole::<blocking::Mutex>();
+    whole::<blocking::MutexGuard>();
+    whole::<blocking::Lease>();
+    whole::<blocking::Interrupt>();
 }
 
 #[test]
@@ -39,6 +45,12 @@ fn every_public_type_prints_for_debugging() {
     debug::<MutexGuard>();
     debug::<Lease>();
     debug::<Memory>();
+    debug::<blocking::Client>();
+    debug::<blocking::ClientBuilder>();
+    debug::<blocking::Mutex>();
+    debug::<blocking::MutexGuard>();
+    debug::<blocking::Lease>();
+    debug::<blocking::Interrupt>();
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn calls_that_race_with_a_close_end(bench: &Bench) {
         for call in calls {
             call.soon();
         }
-        busy.forget();
+        let _ = busy.forget();
         bench.remove("busy");
     }
 }
