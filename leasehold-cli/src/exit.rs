@@ -9,13 +9,15 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0..255  run: those of CMD itself
   128+N   run: signal N ended CMD, or ended leasehold while it waited for the lock
+  141     other commands: nobody reads the output
   126     run: CMD was found but could not be started
   127     run: CMD was not found
   0       status: held; other commands: done
   1       status: free
   64      usage: an option, a name, a URL or a combination that cannot work; nothing was sent
   69      the server could not be reached, or did not answer in time
-  70      a bug of leasehold, or the supervisor of CMD was killed
+  70      a bug of leasehold, or the system failed it (no process, no space for its output), or
+          the supervisor of CMD was killed
   75      run: the lock was not acquired in time (another code with -E)
   76      run: the hold was lost, or its lease was about to end; beats CMD's own code
   77      the server refused (log-in, rights, read-only, memory), or the key is not such a lock";

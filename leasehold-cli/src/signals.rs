@@ -69,6 +69,18 @@ impl Signals {
     }
 }
 
+/// Whether this signal is one by which people and service managers end a program.
+pub(crate) fn asks_to_end(number: i32) -> bool {
+    [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+    ]
+    .iter()
+    .any(|kind| kind.as_raw_value() == number)
+}
+
 /// What arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Caught {

@@ -33,9 +33,12 @@ on_each_store![
     a_signal_ends_the_wait_and_leaves_nothing,
     the_death_of_run_ends_the_command_and_its_descendants,
     the_death_of_the_supervisor_ends_the_command,
+    a_dead_supervisor_gives_the_command_no_time_beyond_the_lease,
+    a_stopped_supervisor_cannot_keep_the_command_beyond_the_hold,
     a_hung_run_cannot_keep_the_command_beyond_the_lease,
     a_minimal_hold_outlasts_the_command,
     a_signal_cuts_a_minimal_hold_short,
+    a_signal_that_the_command_got_cuts_a_minimal_hold_short,
     the_command_has_no_descriptors_of_ours,
     an_ignored_signal_stays_ignored,
 ];
@@ -216,6 +219,30 @@ fn the_death_of_the_supervisor_ends_the_command(place: &Place) {
     assert!(place.is_free("job"));
 }
 
+fn a_dead_supervisor_gives_the_command_no_time_beyond_the_lease(place: &Place) {
+    let script = "trap 'echo > term' TERM; echo $PPID > supervisor; echo $$ > pid; \
+                  while :; do sleep 0.02; done";
+    let run = place.run(&["--lease", "4s", "--grace", "1900ms"], script);
+    let (supervisor, command) = (place.read("supervisor"), place.read("pid"));
+    eventually("a request to end", || place.file("term").exists());
+    let ((), took) = timed(|| {
+        support::kill("KILL", &supervisor);
+        eventually("the end of the command", || !alive(&command));
+    });
+    assert!(took < Duration::from_millis(1900), "{took:?}");
+    assert_eq!(run.done().code, 76);
+}
+
+fn a_stopped_supervisor_cannot_keep_the_command_beyond_the_hold(place: &Place) {
+    let script = "echo $PPID > supervisor; echo $$ > pid; exec sleep 60";
+    let run = place.run(&["--ttl", "1500ms"], script);
+    let (supervisor, command) = (place.read("supervisor"), place.read("pid"));
+    support::kill("STOP", &supervisor);
+    place.done(&["unlock", "job", "--force"]);
+    eventually("the end of the command", || !alive(&command));
+    assert_eq!(run.done().code, 76);
+}
+
 fn a_hung_run_cannot_keep_the_command_beyond_the_lease(place: &Place) {
     let mut run = place.run(&["--ttl", "900ms"], "echo $$ > pid; exec sleep 60");
     let command = place.read("pid");
@@ -242,9 +269,19 @@ fn a_signal_cuts_a_minimal_hold_short(place: &Place) {
     assert!(place.is_free("job"));
 }
 
+fn a_signal_that_the_command_got_cuts_a_minimal_hold_short(place: &Place) {
+    let mut run = place.run(&["--min-hold", "1h"], "echo > ready; exec sleep 60");
+    place.read("ready");
+    run.signal("TERM");
+    assert_eq!(run.done().code, 143);
+    assert!(place.is_free("job"));
+}
+
 fn the_command_has_no_descriptors_of_ours(place: &Place) {
     let done = place.run(&[], "ls -l /proc/$$/fd").done();
     assert!(!done.out.contains("socket:"), "{done:?}");
+    // The hold file, which keeps the lock of this machine, it has once.
+    assert!(done.out.matches("/holds/").count() <= 1, "{done:?}");
 }
 
 fn an_ignored_signal_stays_ignored(place: &Place) {

@@ -33,6 +33,27 @@ fn a_deleted_key_ends_the_command_within_a_third_of_the_ttl() {
 }
 
 #[test]
+fn a_standard_error_that_nobody_reads_does_not_delay_the_end() {
+    use std::io::Write;
+    let place = Place::redis();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let script = "exec 2> log; echo $$ > pid; exec sleep 60";
+    let options = ["run", "--ttl", "6s", "--grace", "100ms"];
+    let words = [&options[..], &["job", "--", "sh", "-c", script]].concat();
+    let mut command = place.leasehold(&words);
+    let run = support::Running::spawn(command.stderr(writer.try_clone().unwrap()));
+    let command = place.read("pid");
+    // As much as a pipe takes.
+    writer.write_all(&[0; 65_536]).unwrap();
+    place.done(&["unlock", "job", "--force"]);
+    let ((), took) = timed(|| eventually("the end of the command", || !alive(&command)));
+    // A third of the TTL and a little, not all that is left of the lease.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(reader);
+    assert_eq!(run.done().code, 76);
+}
+
+#[test]
 fn a_refused_login_gives_77() {
     let place = Place::redis_with(&["--requirepass", "open sesame"]);
     let done = place.run(&[], "echo no").done();

@@ -126,6 +126,27 @@ fn a_name_cannot_steer_the_terminal() {
 }
 
 #[test]
+fn output_that_nobody_reads_ends_a_command_quietly() {
+    let place = Place::local();
+    let url = format!("local:{}", place.file("locks").display());
+    for line in ["status job", "ls --json", "unlock job --force"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut command = place.leasehold(&words);
+        command.env("LEASEHOLD_URL", &url).stdout(writer);
+        let done = support::Running::spawn(&mut command).done();
+        assert_eq!((done.code, done.err.as_str()), (141, ""), "{line}");
+    }
+}
+
+#[test]
+fn who_kills_all_leaseholds_by_name_spares_the_supervisor() {
+    let done = Place::local().run(&[], "cat /proc/$PPID/comm").done();
+    assert_eq!(done.out, "hold-supervisor\n");
+}
+
+#[test]
 fn a_surviving_grandchild_keeps_the_lock_of_this_machine() {
     let place = Place::local();
     let done = place

@@ -143,6 +143,27 @@ async fn a_lease_counts_from_before_its_request() {
 }
 
 #[tokio::test]
+async fn a_grant_that_comes_after_its_lease_is_given_back_at_once() {
+    let store = Backend::start(Kind::Redis).await;
+    let Backend::Redis(server) = &store else {
+        unreachable!("it was asked for");
+    };
+    let client = store.client().await;
+    let (lease, silence) = (Duration::from_millis(1_500), Duration::from_millis(1_800));
+    server.pause();
+    let mutex = client.mutex("m").fixed_lease(lease);
+    let (guard, resumed) = tokio::join!(mutex.lock(), async {
+        sleep(silence).await;
+        server.resume();
+        Instant::now()
+    });
+    // The server has only begun to count: left alone, the first grant would last for a lease.
+    let took = resumed.elapsed();
+    assert!(took < lease * 2 / 3, "{took:?}");
+    guard.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_holder_that_stands_still_on_one_machine_keeps_the_lock() {
     let store = Backend::start(Kind::Local).await;
     let url = store.url().unwrap();

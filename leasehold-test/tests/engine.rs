@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use leasehold::testing::{self, stats};
-use leasehold::{Backoff, Client, CloseReport, Error, Memory, Wait};
+use leasehold::{Backoff, Client, CloseReport, Error, LeaseState, Memory, Wait};
 use leasehold_test::{Backend, Kind, Server, eventually, within};
 use tokio::time::{Instant, sleep};
 
@@ -178,4 +178,27 @@ async fn a_lease_that_was_extended_is_owed_for_as_long() {
     sleep(SECOND).await;
     server.resume();
     eventually("the lock is free", async || server.keys().await.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_extension_without_an_answer_leaves_the_hold_uncertain_until_the_next() {
+    let server = Server::start().await;
+    let client = hasty(&server).await;
+    let lease = 60 * SECOND;
+    let guard = client.mutex("m").fixed_lease(lease).lock().await.unwrap();
+    server.pause();
+    let error = guard.extend(2 * lease).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Timeout(_) | Error::Unavailable { .. }),
+        "{error:?}"
+    );
+    assert_eq!(guard.lease().state(), LeaseState::Uncertain);
+    assert!(
+        guard.lease().remaining() < lease,
+        "an extension without an answer was relied upon"
+    );
+    server.resume();
+    let certain = async || guard.lease().state() == LeaseState::Held;
+    eventually("the hold is certain again", certain).await;
+    guard.release().await.unwrap();
 }

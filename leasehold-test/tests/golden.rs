@@ -183,6 +183,7 @@ async fn breaking_refuses_what_is_no_lock() {
         (&["SET", "foo", "text"][..], 1_u64),
         (&["HSET", "foo", "field", "1"], 1),
         (&["HSET", "foo", A, "x"], 1),
+        (&["HSET", "foo", "7-1-1-1-1:3", "1"], 1),
         (&["HSET", "foo", A, "1", B, "1"], 2),
         (&["HSET", "foo", "mode", "write", A, "1"], 2),
         (&["RPUSH", "foo", A], 1),

@@ -2,20 +2,16 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "the helpers of these tests are tests, too"
 )]
 
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold::testing::stats;
 use leasehold::{Client, Error, LeaseState, Refusal};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use leasehold_test::{Server, eventually};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisResult};
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -24,94 +20,12 @@ use tokio::time::{Instant, sleep, timeout};
 const SOON: Duration = Duration::from_secs(8);
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A server of this test's own; it ends with the value.
-struct Server {
-    child: Child,
-    port: u16,
-    args: Vec<String>,
-    dir: TempDir,
+async fn client(server: &Server) -> Client {
+    Client::connect(&server.url()).await.unwrap()
 }
 
-impl Server {
-    async fn start(args: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        for _ in 0..5 {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            let mut child = spawn(port, &args, dir.path());
-            if is_up(&mut child, port).await {
-                return Self {
-                    child,
-                    port,
-                    args,
-                    dir,
-                };
-            }
-        }
-        panic!("no redis-server comes up");
-    }
-
-    fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(&self.url()).await.unwrap()
-    }
-
-    async fn raw(&self) -> Raw {
-        Raw::connect(&self.url()).await
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    async fn restart(&mut self) {
-        self.child = spawn(self.port, &self.args, self.dir.path());
-        assert!(is_up(&mut self.child, self.port).await);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn spawn(port: u16, args: &[String], dir: &std::path::Path) -> Child {
-    Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .args(["--port", &port.to_string(), "--dir"])
-        .arg(dir)
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("redis-server must be installed")
-}
-
-/// Whether the server accepts; false if it ended, as it does when somebody else got the port.
-async fn is_up(child: &mut Child, port: u16) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < SOON {
-        if child.try_wait().unwrap().is_some() {
-            return false;
-        }
-        if TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-            return true;
-        }
-        sleep(MILLI * 5).await;
-    }
-    false
+async fn raw(server: &Server) -> Raw {
+    Raw::connect(&server.url()).await
 }
 
 /// A connection beside the client under test.
@@ -137,15 +51,6 @@ impl Raw {
     }
 }
 
-/// Waits for something that no event tells of.
-async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !check().await {
-        assert!(begun.elapsed() < SOON, "it does not come about that {what}");
-        sleep(MILLI * 5).await;
-    }
-}
-
 fn waiter(client: &Client, name: &str) -> tokio::task::JoinHandle<leasehold::MutexGuard> {
     let mutex = client.mutex(name);
     tokio::spawn(async move { mutex.lock().await.unwrap() })
@@ -165,10 +70,10 @@ async fn commands(raw: &mut Raw) -> String {
 
 #[tokio::test]
 async fn an_uncontended_lock_and_unlock_are_two_commands_and_no_subscription() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
-    let mut monitor = TcpStream::connect(("127.0.0.1", server.port))
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
+    let mut monitor = TcpStream::connect(("127.0.0.1", server.port()))
         .await
         .unwrap();
     monitor.write_all(b"MONITOR\r\n").await.unwrap();
@@ -206,9 +111,9 @@ async fn an_uncontended_lock_and_unlock_are_two_commands_and_no_subscription() {
 
 #[tokio::test]
 async fn a_release_wakes_the_waiter_of_another_client_long_before_the_ttl() {
-    let server = Server::start(&[]).await;
-    let (holder, other) = (server.client().await, server.client().await);
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let mut raw = raw(&server).await;
     let guard = holder.mutex("hand").lock().await.unwrap();
     let waiting = waiter(&other, "hand");
     subscribed(&mut raw, "hand").await;
@@ -227,9 +132,9 @@ async fn a_release_wakes_the_waiter_of_another_client_long_before_the_ttl() {
 
 #[tokio::test]
 async fn many_channels_are_listened_to_and_all_are_woken() {
-    let server = Server::start(&[]).await;
-    let (holder, other) = (server.client().await, server.client().await);
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let mut raw = raw(&server).await;
     let (mut guards, mut waiting) = (Vec::new(), Vec::new());
     for n in 0..200 {
         guards.push(holder.mutex(&format!("m{n}")).lock().await.unwrap());
@@ -255,9 +160,9 @@ async fn many_channels_are_listened_to_and_all_are_woken() {
 
 #[tokio::test]
 async fn a_script_flush_between_any_two_commands_is_harmless() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let mutex = client.mutex("flush");
     for _ in 0..3 {
         let _: () = raw.ask("SCRIPT FLUSH").await;
@@ -272,9 +177,9 @@ async fn a_script_flush_between_any_two_commands_is_harmless() {
 
 #[tokio::test]
 async fn a_hold_outlives_its_connection_and_is_certain_again() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let guard = client.mutex("cut").lock().await.unwrap();
     // The engine asks about the hold as soon as the store tells of the new connection.
     assert!(!commands(&mut raw).await.contains("cmdstat_hexists"));
@@ -296,9 +201,9 @@ async fn a_hold_outlives_its_connection_and_is_certain_again() {
 
 #[tokio::test]
 async fn a_waiter_is_woken_after_all_connections_were_killed() {
-    let server = Server::start(&[]).await;
-    let (holder, other) = (server.client().await, server.client().await);
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let mut raw = raw(&server).await;
     let guard = holder.mutex("kills").lock().await.unwrap();
     let waiting = waiter(&other, "kills");
     subscribed(&mut raw, "kills").await;
@@ -315,9 +220,9 @@ async fn a_waiter_is_woken_after_all_connections_were_killed() {
 
 #[tokio::test]
 async fn a_waiter_is_woken_though_its_connection_dies_at_the_moment_of_the_release() {
-    let server = Server::start(&[]).await;
-    let (holder, other) = (server.client().await, server.client().await);
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let (holder, other) = (client(&server).await, client(&server).await);
+    let mut raw = raw(&server).await;
     for _ in 0..8 {
         let guard = holder.mutex("gap").lock().await.unwrap();
         let waiting = waiter(&other, "gap");
@@ -333,8 +238,8 @@ async fn a_waiter_is_woken_though_its_connection_dies_at_the_moment_of_the_relea
 
 #[tokio::test]
 async fn a_server_that_forgot_is_noticed_and_gives_new_locks() {
-    let mut server = Server::start(&[]).await;
-    let client = server.client().await;
+    let mut server = Server::start().await;
+    let client = client(&server).await;
     let mutex = client.mutex("forgot");
     let guard = mutex.lock().await.unwrap();
     server.kill();
@@ -347,7 +252,7 @@ async fn a_server_that_forgot_is_noticed_and_gives_new_locks() {
 
 #[tokio::test]
 async fn a_frozen_server_fails_the_call_in_time_and_keeps_nothing_when_it_thaws() {
-    let server = Server::start(&[]).await;
+    let server = Server::start().await;
     let client = Client::builder()
         .response_timeout(MILLI * 300)
         .connect_timeout(MILLI * 300)
@@ -355,12 +260,12 @@ async fn a_frozen_server_fails_the_call_in_time_and_keeps_nothing_when_it_thaws(
         .connect(&server.url())
         .await
         .unwrap();
-    let mut raw = server.raw().await;
-    server.signal(Signal::SIGSTOP);
+    let mut raw = raw(&server).await;
+    server.pause();
     let begun = Instant::now();
     let error = client.mutex("frozen").try_lock().await.unwrap_err();
     let took = begun.elapsed();
-    server.signal(Signal::SIGCONT);
+    server.resume();
     assert!(took < MILLI * 2500, "{took:?}");
     let away = matches!(error, Error::Timeout(_) | Error::Unavailable { .. });
     assert!(away, "{error:?}");
@@ -374,35 +279,35 @@ async fn a_frozen_server_fails_the_call_in_time_and_keeps_nothing_when_it_thaws(
 
 #[tokio::test]
 async fn a_frozen_server_does_not_leave_a_waiter_deaf() {
-    let server = Server::start(&[]).await;
-    let holder = server.client().await;
+    let server = Server::start().await;
+    let holder = client(&server).await;
     let other = Client::builder()
         .response_timeout(MILLI * 300)
         .connect(&server.url())
         .await
         .unwrap();
-    let mut raw = server.raw().await;
+    let mut raw = raw(&server).await;
     let guard = holder.mutex("beat").lock().await.unwrap();
     let waiting = waiter(&other, "beat");
     subscribed(&mut raw, "beat").await;
-    server.signal(Signal::SIGSTOP);
+    server.pause();
     // A heartbeat that is missed cuts the connection, and the waiter looks by itself.
     eventually("the waiter was told of a gap", async || {
         stats(&other).woken_by_gap > 0
     })
     .await;
-    server.signal(Signal::SIGCONT);
+    server.resume();
     guard.release().await.unwrap();
     drop(timeout(SOON, waiting).await.unwrap().unwrap());
 }
 
 #[tokio::test]
 async fn a_user_that_may_not_ping_keeps_its_subscription() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("ACL SETUSER bob on nopass ~* &* +@all -ping").await;
-    let holder = server.client().await;
-    let url = format!("redis://bob@127.0.0.1:{}", server.port);
+    let holder = client(&server).await;
+    let url = format!("redis://bob@127.0.0.1:{}", server.port());
     let other = Client::connect(&url).await.unwrap();
     let guard = holder.mutex("quiet").lock().await.unwrap();
     let waiting = waiter(&other, "quiet");
@@ -420,8 +325,8 @@ async fn a_user_that_may_not_ping_keeps_its_subscription() {
 
 #[tokio::test]
 async fn a_dead_server_is_unavailable_and_waited_for_when_it_comes_back() {
-    let mut server = Server::start(&[]).await;
-    let client = server.client().await;
+    let mut server = Server::start().await;
+    let client = client(&server).await;
     server.kill();
     let lock = client.mutex("back").outage(MILLI * 200).lock().await;
     assert!(matches!(lock, Err(Error::Unavailable { .. })), "{lock:?}");
@@ -443,9 +348,9 @@ fn is_discreet(shown: &dyn std::fmt::Debug) {
 
 #[tokio::test]
 async fn a_wrong_or_missing_password_is_an_authentication_error_that_hides_it() {
-    let server = Server::start(&["--requirepass", "right"]).await;
+    let server = Server::start_with(&["--requirepass", "right"]).await;
     for log_in in ["", ":hunter2@", "nobody:hunter2@"] {
-        let url = format!("redis://{log_in}127.0.0.1:{}", server.port);
+        let url = format!("redis://{log_in}127.0.0.1:{}", server.port());
         let error = Client::connect(&url).await.unwrap_err();
         let auth = matches!(error, Error::Refused(Refusal::Auth(_)));
         assert!(auth, "{log_in} {error:?}");
@@ -456,8 +361,8 @@ async fn a_wrong_or_missing_password_is_an_authentication_error_that_hides_it() 
 
 #[tokio::test]
 async fn a_password_that_was_changed_fails_calls_at_once_after_a_reconnect() {
-    let server = Server::start(&["--requirepass", "hunter2"]).await;
-    let url = format!("redis://:hunter2@127.0.0.1:{}", server.port);
+    let server = Server::start_with(&["--requirepass", "hunter2"]).await;
+    let url = format!("redis://:hunter2@127.0.0.1:{}", server.port());
     let client = Client::connect(&url).await.unwrap();
     is_discreet(&client);
     let mut raw = Raw::connect(&url).await;
@@ -480,15 +385,15 @@ async fn a_password_that_was_changed_fails_calls_at_once_after_a_reconnect() {
 
 #[tokio::test]
 async fn user_password_and_database_number_are_used() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("ACL SETUSER ann on >hunter2 ~* &* +@all").await;
-    let url = format!("redis://ann:hunter2@127.0.0.1:{}/3", server.port);
+    let url = format!("redis://ann:hunter2@127.0.0.1:{}/3", server.port());
     let client = Client::connect(&url).await.unwrap();
     is_discreet(&client);
     let guard = client.mutex("third").lock().await.unwrap();
     assert_eq!(raw.ask::<u64>("EXISTS third").await, 0);
-    let mut third = Raw::connect(&format!("{}/3", server.url())).await;
+    let mut third = Raw::connect(&format!("{}3", server.url())).await;
     assert_eq!(third.ask::<u64>("EXISTS third").await, 1);
     let list: String = raw.ask("CLIENT LIST").await;
     assert!(list.contains("user=ann"), "{list}");
@@ -496,18 +401,18 @@ async fn user_password_and_database_number_are_used() {
     assert_eq!(raw.ask::<u64>("CLIENT KILL USER ann").await, 1);
     guard.release().await.unwrap();
     assert_eq!(third.ask::<u64>("EXISTS third").await, 0);
-    let error = Client::connect(&format!("{}/99", server.url())).await;
+    let error = Client::connect(&format!("{}99", server.url())).await;
     assert!(matches!(error, Err(Error::Config(_))), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_missing_right_is_a_permission_error() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw
         .ask("ACL SETUSER bob on >hunter2 ~* &* +@all -evalsha")
         .await;
-    let url = format!("redis://bob:hunter2@127.0.0.1:{}", server.port);
+    let url = format!("redis://bob:hunter2@127.0.0.1:{}", server.port());
     let client = Client::connect(&url).await.unwrap();
     let error = client.mutex("x").lock().await.unwrap_err();
     let denied = matches!(error, Error::Refused(Refusal::Permission(_)));
@@ -518,12 +423,12 @@ async fn a_missing_right_is_a_permission_error() {
 
 #[tokio::test]
 async fn a_right_missed_half_way_leaves_no_lock_behind() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw
         .ask("ACL SETUSER bob on nopass ~* &* +@all -pexpire")
         .await;
-    let url = format!("redis://bob@127.0.0.1:{}", server.port);
+    let url = format!("redis://bob@127.0.0.1:{}", server.port());
     let client = Client::connect(&url).await.unwrap();
     let error = client.mutex("half").lock().await.unwrap_err();
     let denied = matches!(error, Error::Refused(Refusal::Permission(_)));
@@ -531,15 +436,49 @@ async fn a_right_missed_half_way_leaves_no_lock_behind() {
     assert_eq!(raw.ask::<u64>("EXISTS half").await, 0);
 }
 
+/// A refusal says nothing of the hold, so it is neither a loss nor a renewal.
+#[tokio::test]
+async fn a_refused_renewal_makes_a_hold_uncertain_and_then_lost_by_time() {
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
+    let _: () = raw.ask("ACL SETUSER cy on nopass ~* &* +@all").await;
+    let url = format!("redis://cy@127.0.0.1:{}", server.port());
+    let client = Client::connect(&url).await.unwrap();
+    let ttl = MILLI * 3000;
+    let guard = client.mutex("x").ttl(ttl).lock().await.unwrap();
+    let _: () = raw.ask("ACL SETUSER cy -evalsha").await;
+    eventually("the hold is uncertain", async || {
+        guard.lease().state() == LeaseState::Uncertain
+    })
+    .await;
+    assert!(guard.lease().remaining() > Duration::ZERO);
+    timeout(SOON, guard.lost()).await.unwrap();
+    assert!(matches!(guard.release().await, Err(Error::Lost(_))));
+
+    let _: () = raw.ask("ACL SETUSER cy +evalsha").await;
+    let guard = client.mutex("y").ttl(ttl).lock().await.unwrap();
+    let _: () = raw.ask("ACL SETUSER cy -evalsha").await;
+    eventually("the hold is uncertain", async || {
+        guard.lease().state() == LeaseState::Uncertain
+    })
+    .await;
+    let _: () = raw.ask("ACL SETUSER cy +evalsha").await;
+    eventually("the hold is certain again", async || {
+        guard.lease().state() == LeaseState::Held
+    })
+    .await;
+    guard.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn only_the_rights_that_are_used_are_needed() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let rights = "ACL SETUSER few on nopass ~* &* -@all +hello +evalsha +script|load +hdel +hget \
                   +hset +exists +pttl +pexpire +hexists +del +publish +subscribe \
                   +unsubscribe +ping";
     let _: () = raw.ask(rights).await;
-    let url = format!("redis://few@127.0.0.1:{}", server.port);
+    let url = format!("redis://few@127.0.0.1:{}", server.port());
     let client = Client::connect(&url).await.unwrap();
     let other = Client::connect(&url).await.unwrap();
     let guard = client.mutex("few").lock().await.unwrap();
@@ -552,8 +491,8 @@ async fn only_the_rights_that_are_used_are_needed() {
 
 #[tokio::test]
 async fn scripts_that_cannot_be_called_are_said_to_be_disabled() {
-    let server = Server::start(&["--rename-command", "EVALSHA", "\"\""]).await;
-    let client = server.client().await;
+    let server = Server::start_with(&["--rename-command", "EVALSHA", "\"\""]).await;
+    let client = client(&server).await;
     let error = client.mutex("x").lock().await.unwrap_err();
     let disabled = matches!(error, Error::Refused(Refusal::ScriptsDisabled(_)));
     assert!(disabled, "{error:?}");
@@ -561,13 +500,13 @@ async fn scripts_that_cannot_be_called_are_said_to_be_disabled() {
 
 #[tokio::test]
 async fn a_waiter_that_may_not_subscribe_looks_by_itself() {
-    let server = Server::start(&[]).await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let mut raw = raw(&server).await;
     let _: () = raw
         .ask("ACL SETUSER deaf on nopass ~* &* +@all -subscribe")
         .await;
-    let url = format!("redis://deaf@127.0.0.1:{}", server.port);
-    let (client, other) = (server.client().await, Client::connect(&url).await.unwrap());
+    let url = format!("redis://deaf@127.0.0.1:{}", server.port());
+    let (client, other) = (client(&server).await, Client::connect(&url).await.unwrap());
     let guard = client.mutex("deaf").lock().await.unwrap();
     let waiting = waiter(&other, "deaf");
     eventually("the subscription was refused", async || {
@@ -588,15 +527,15 @@ async fn a_waiter_that_may_not_subscribe_looks_by_itself() {
 
 #[tokio::test]
 async fn a_replica_is_refused_and_a_demoted_master_is_waited_for() {
-    let server = Server::start(&[]).await;
-    let port = server.port.to_string();
-    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]).await;
+    let server = Server::start().await;
+    let port = server.port().to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]).await;
     let error = Client::connect(&replica.url()).await.unwrap_err();
     let read_only = matches!(error, Error::Refused(Refusal::ReadOnly(_)));
     assert!(read_only, "{error:?}");
 
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("REPLICAOF 127.0.0.1 1").await;
     let mutex = client.mutex("demoted").outage(MILLI * 300);
     let error = mutex.lock().await.unwrap_err();
@@ -608,12 +547,33 @@ async fn a_replica_is_refused_and_a_demoted_master_is_waited_for() {
     guard.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_dropped_guard_is_released_once_its_server_takes_writes_again() {
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let _: () = raw.ask("REPLICAOF 127.0.0.1 1").await;
+    drop(guard);
+    eventually("the release is refused", async || {
+        let errors: String = raw.ask("INFO errorstats").await;
+        errors.contains("errorstat_READONLY")
+    })
+    .await;
+    let _: () = raw.ask("REPLICAOF NO ONE").await;
+    eventually("the lock is free", async || {
+        raw.ask::<u64>("EXISTS x").await == 0
+    })
+    .await;
+    assert_eq!(client.close().await.released, 1);
+}
+
 /// A script whose first call is a write that needs no memory is past the server's memory check.
 #[tokio::test]
 async fn a_full_server_refuses_locks_and_takes_releases() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start_with(&["--maxmemory-policy", "noeviction"]).await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let before = client.mutex("before").lock().await.unwrap();
     let _: () = raw.ask("CONFIG SET maxmemory 1").await;
     for answer in [
@@ -629,9 +589,9 @@ async fn a_full_server_refuses_locks_and_takes_releases() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_named_and_left_alone() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("SET text hello").await;
     let error = client.mutex("text").lock().await.unwrap_err();
     let named = matches!(&error, Error::Protocol(words) if words.contains("\"text\""));
@@ -641,9 +601,9 @@ async fn a_key_of_another_type_is_named_and_left_alone() {
 
 #[tokio::test]
 async fn names_are_listed_by_star_and_question_mark_and_nothing_else_is_wild() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let _: () = raw.ask("SET a:text x").await;
     let mut guards = Vec::new();
     for name in ["a:1", "a:22", "a:[1]", "b:1", "a:\u{e9}"] {
@@ -663,9 +623,9 @@ async fn names_are_listed_by_star_and_question_mark_and_nothing_else_is_wild() {
 
 #[tokio::test]
 async fn a_dropped_client_closes_both_connections() {
-    let server = Server::start(&[]).await;
-    let (client, holder) = (server.client().await, server.client().await);
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let (client, holder) = (client(&server).await, client(&server).await);
+    let mut raw = raw(&server).await;
     let guard = holder.mutex("drop").lock().await.unwrap();
     let waiting = waiter(&client, "drop");
     subscribed(&mut raw, "drop").await;
@@ -684,9 +644,9 @@ async fn a_dropped_client_closes_both_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_killed_under_load_wedge_nothing_and_leave_nothing() {
-    let server = Server::start(&[]).await;
-    let client = server.client().await;
-    let mut raw = server.raw().await;
+    let server = Server::start().await;
+    let client = client(&server).await;
+    let mut raw = raw(&server).await;
     let end = Instant::now() + Duration::from_secs(2);
     let work = move |mutex: leasehold::Mutex| async move {
         let mut rounds = 0_u32;
@@ -723,8 +683,8 @@ fn a_client_whose_runtime_ended_says_so_and_does_not_hang() {
     };
     let first = runtime();
     let (server, client) = first.block_on(async {
-        let server = Server::start(&[]).await;
-        let client = server.client().await;
+        let server = Server::start().await;
+        let client = client(&server).await;
         (server, client)
     });
     drop(first);

@@ -197,6 +197,36 @@ async fn a_replica_answers_no_script_whatever_is_under_the_key() {
     }
 }
 
+/// Rights are looked at call by call, so that a script may fail in the midst of its work.
+#[tokio::test]
+async fn a_missing_right_is_no_busy_lock_and_leaves_no_lock_behind() {
+    const HOLD: &str = "71b96ce8-2746-4f0c-9d6e-0d7c1f3a5b11:1";
+    let server = Server::start().await;
+    let (_, acquire) = testing::scripts()
+        .find(|(name, _)| *name == "mutex_acquire")
+        .unwrap();
+    for right in ["hget", "exists", "hset", "pttl", "pexpire"] {
+        let but = format!("-{right}");
+        server
+            .query::<()>(&["ACL", "SETUSER", right, "on", "nopass", "~*", "+@all", &but])
+            .await;
+        let url = format!("redis://{right}:any@127.0.0.1:{}/", server.port());
+        let user = redis::Client::open(url).unwrap();
+        let mut connection = user.get_multiplexed_async_connection().await.unwrap();
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(acquire)
+            .arg(1)
+            .arg("free")
+            .arg(HOLD)
+            .arg(1)
+            .arg(30_000);
+        let reply: redis::RedisResult<redis::Value> = eval.query_async(&mut connection).await;
+        let error = reply.expect_err(right).to_string();
+        assert!(error.contains("can't run this command"), "{right}: {error}");
+        assert_eq!(server.keys().await, Vec::<String>::new(), "{right}");
+    }
+}
+
 #[test]
 fn a_lock_is_deleted_before_that_is_announced() {
     let mut announcing = 0;

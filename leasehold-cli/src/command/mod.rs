@@ -7,6 +7,7 @@ mod unlock;
 mod waiting;
 
 use std::fmt;
+use std::io::ErrorKind;
 
 use leasehold::{Client, Error};
 
@@ -86,6 +87,12 @@ impl fmt::Display for Failure {
 }
 
 fn explain(failure: Failure) -> Exit {
+    if let Failure::System(error) = &failure
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        // Whoever read our output has seen enough. We end as if by the signal, without a word.
+        return Exit::Signal(rustix::process::Signal::PIPE.as_raw());
+    }
     output::complain(&failure.to_string());
     match failure {
         Failure::Lock(error) => Exit::from(&error),

@@ -1,6 +1,7 @@
 //! `leasehold run`.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::{Failure, connect, waiting};
 use crate::config::{Lease, Patience, Place, Run, without_password};
 use crate::exit::Exit;
 use crate::output::{complain, escaped, span};
-use crate::signals::{Caught, Signals};
+use crate::signals::{Caught, Signals, asks_to_end};
 use crate::supervise::{Attendant, Job, Order, Report, terminal};
 
 /// How often the lease is looked at, for the supervisor.
@@ -72,9 +73,14 @@ async fn under_lock(client: &Client, task: &Run, signals: &mut Signals) -> Resul
         guard: &guard,
         signals,
         lost: false,
+        hurried: false,
     };
-    let (exit, lost) = watch.attend().await?;
-    if !lost {
+    let Ended {
+        exit,
+        lost,
+        hurried,
+    } = watch.attend().await?;
+    if !lost && !hurried {
         tokio::select! {
             () = long_enough => {}
             () = guard.lost() => {}
@@ -122,11 +128,20 @@ struct Watch<'a> {
     signals: &'a mut Signals,
     /// The command was told to end, since the hold is lost or about to be.
     lost: bool,
+    /// A signal asked us to end.
+    hurried: bool,
+}
+
+/// How the command ended.
+struct Ended {
+    exit: Exit,
+    lost: bool,
+    hurried: bool,
 }
 
 impl Watch<'_> {
-    /// Runs the command. How it ended, and whether the hold was lost.
-    async fn attend(mut self) -> Result<(Exit, bool), Failure> {
+    /// Runs the command.
+    async fn attend(mut self) -> Result<Ended, Failure> {
         let lease = self.guard.lease();
         let mut attendant = Attendant::start(Job {
             command: &self.task.command,
@@ -143,19 +158,20 @@ impl Watch<'_> {
                     Some(Report::Started(_)) => {}
                     Some(Report::Stopped(signal)) => self.stopped(signal, &attendant).await,
                     Some(Report::Ending) => self.lose(),
-                    Some(Report::Stuck(count)) => complain(&format!(
-                        "{count} processes of the command cannot be ended; \
-                         they may outlive the lease"
-                    )),
+                    Some(Report::Stuck(count)) => stuck(count),
                     end => break end,
                 },
                 caught = self.signals.next() => drop(attendant.tell(match caught {
                     Caught::Continued => go_on(terminal::is_for_command()),
-                    Caught::Passed(number) => Order::Signal(number),
+                    Caught::Passed(number) => {
+                        self.hurried |= asks_to_end(number);
+                        Order::Signal(number)
+                    }
                 })),
                 () = lease.lost(), if !self.lost => {
-                    self.lose();
+                    // First of all, since a standard error that nobody reads holds us up.
                     attendant.tell(Order::Lost);
+                    self.lose();
                 }
                 _ = look.tick() => attendant.follow(&lease),
             }
@@ -167,11 +183,18 @@ impl Watch<'_> {
             }
             None => {
                 complain("the supervisor was killed: ending the command");
-                attendant.clean_up(self.task.grace).await;
+                let left = attendant.clean_up(self.task.grace, &lease).await;
+                if left > 0 {
+                    stuck(left);
+                }
                 Exit::Internal
             }
         };
-        Ok((exit, self.lost))
+        Ok(Ended {
+            exit,
+            lost: self.lost,
+            hurried: self.hurried,
+        })
     }
 
     fn environment(&self) -> Vec<(&'static str, Option<OsString>)> {
@@ -242,6 +265,12 @@ impl Watch<'_> {
             attendant.tell(go_on(by_terminal || terminal::is_for_command()));
         }
     }
+}
+
+fn stuck(count: impl fmt::Display) {
+    complain(&format!(
+        "{count} processes of the command cannot be ended; they may outlive the lease"
+    ));
 }
 
 /// The command goes on; in the foreground if it `wants` that and it is ours.

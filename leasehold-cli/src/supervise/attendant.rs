@@ -9,14 +9,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use leasehold::Lease;
-use rustix::process::{Pid, Signal, getpid, set_child_subreaper};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
 use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all};
 use super::wire::{Order, Report};
-use super::{clock, link, terminal};
+use super::{LEAD, STUBBORN, clock, link, terminal};
 
 /// What is to be supervised.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ impl Attendant {
         set_child_subreaper(Some(getpid()))?;
         let (ours, theirs) = StdStream::pair()?;
         let (stdin, stdout) = (io::stdin(), io::stdout());
+        if let Some(hold_file) = &job.hold_file {
+            // It goes over the socket; inherited by number, the command would have it twice.
+            fcntl_setfd(hold_file, FdFlags::CLOEXEC)?;
+        }
         let mut descriptors = vec![stdin.as_fd(), stdout.as_fd()];
         descriptors.extend(job.hold_file.as_ref().map(AsFd::as_fd));
         link::pass(&ours, &descriptors)?;
@@ -104,8 +109,12 @@ impl Attendant {
         self.orders.send(order)
     }
 
-    /// Tells the supervisor if the lease has grown.
+    /// Tells the supervisor if the lease has grown, and continues it should it be stopped.
     pub(crate) fn follow(&mut self, lease: &Lease) {
+        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::CONT);
+        }
         let deadline = deadline(lease);
         // Less is only the clock's grain.
         if deadline > self.told + 2 && self.tell(Order::Lease(deadline)) {
@@ -118,22 +127,30 @@ impl Attendant {
         let _ = self.child.wait().await;
     }
 
-    /// Ends what a killed supervisor has left behind, as it would have done.
+    /// Ends what a killed supervisor has left behind, as it would have done: before the lease
+    /// ends. How many processes cannot be ended.
     ///
     /// Should this process have had other children before it became `run`, they end as well:
     /// the command cannot be told from them, and must not outlive the lock.
-    pub(crate) async fn clean_up(self, grace: Duration) {
+    pub(crate) async fn clean_up(self, grace: Duration, lease: &Lease) -> usize {
         let group = self.group;
         self.gone().await;
+        let grace = clock::millis(grace);
+        let latest = deadline(lease).saturating_sub(LEAD.min(grace / 2));
+        let kill_at = clock::now().saturating_add(grace).min(latest);
         signal_all(group, Signal::TERM);
         signal_all(group, Signal::CONT);
-        let mut left = grace;
-        let step = Duration::from_millis(10);
-        while !descendants().is_empty() && !left.is_zero() {
-            sleep(step).await;
-            left = left.saturating_sub(step);
+        loop {
+            let now = clock::now();
+            let left = descendants().len();
+            if left == 0 || now >= kill_at.saturating_add(STUBBORN) {
+                return left;
+            }
+            if now >= kill_at {
+                signal_all(group, Signal::KILL);
+            }
+            sleep(Duration::from_millis(10)).await;
         }
-        signal_all(group, Signal::KILL);
     }
 }
 

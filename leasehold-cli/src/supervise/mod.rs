@@ -15,3 +15,10 @@ mod wire;
 pub(crate) use attendant::{Attendant, Job};
 pub(crate) use supervisor::work;
 pub(crate) use wire::{Order, Report};
+
+/// How long before the end of the lease everything is killed, in milliseconds; half the grace if
+/// that is less.
+const LEAD: u64 = 500;
+/// How long is tried to kill before those that cannot be killed, such as root's, are left alone:
+/// milliseconds.
+const STUBBORN: u64 = 2_000;

@@ -17,18 +17,14 @@ use super::link::{Received, Sender};
 use super::processes::{descendants, signal_all, signal_group};
 use super::terminal::Terminal;
 use super::wire::{Order, Report};
-use super::{clock, link};
+use super::{LEAD, STUBBORN, clock, link};
 use crate::cli;
 use crate::exit::Exit;
 use crate::output;
 use crate::signals::catch;
 
-/// How long before the end of the lease everything is killed; half the grace if that is less.
-const LEAD: u64 = 500;
 /// How long the command may take to end when `run` has died; the grace if that is less.
 const ORPHAN_GRACE: u64 = 2_000;
-/// How long is tried to kill before those that cannot be killed, such as root's, are left alone.
-const STUBBORN: u64 = 2_000;
 /// Timers stop in suspend, so the clock is looked at this often.
 const LOOK: u64 = 500;
 
@@ -59,8 +55,9 @@ async fn supervise(args: cli::Supervise) -> io::Result<()> {
         SignalKind::user_defined2(),
     ])?;
     let mut children = signal(SignalKind::child())?;
-    // Started by way of /proc, we would be called "exe".
-    let _ = rustix::thread::set_name(c"leasehold");
+    // Started by way of /proc, we would be called "exe". Not "leasehold" either: killing all of
+    // that name must leave somebody who ends the command.
+    let _ = rustix::thread::set_name(c"hold-supervisor");
     set_child_subreaper(Some(getpid()))?;
 
     let socket = StdStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -224,21 +221,27 @@ impl Supervisor {
             kill_at,
             gave_up: false,
         });
-        signal_all(Some(self.group), Signal::TERM);
+        signal_all(self.living_group(), Signal::TERM);
         // What is stopped does not hear.
-        signal_all(Some(self.group), Signal::CONT);
+        signal_all(self.living_group(), Signal::CONT);
+    }
+
+    /// The group, while its number cannot be another's. Its later members are descendants anyway.
+    fn living_group(&self) -> Option<Pid> {
+        self.ended.is_none().then_some(self.group)
     }
 
     /// Does what is due by the clock.
     fn keep_time(&mut self) {
         let now = clock::now();
+        let group = self.living_group();
         match &mut self.ending {
             None if self.ended.is_none() && now.saturating_add(self.grace) >= self.deadline => {
                 self.reports.send(Report::Ending);
                 self.end(self.deadline);
             }
             Some(ending) if now >= ending.kill_at => {
-                signal_all(Some(self.group), Signal::KILL);
+                signal_all(group, Signal::KILL);
                 ending.gave_up = now >= ending.kill_at.saturating_add(STUBBORN);
             }
             None | Some(_) => {}

@@ -201,10 +201,11 @@ impl From<Output> for Done {
     }
 }
 
-/// Sends a signal by the command of that name.
+/// Sends a signal. By the shell's own `kill`: a small system has no program of that name.
 pub(crate) fn kill(signal: &str, pid: &str) {
-    let status = Command::new("kill").args(["-s", signal, pid]).status();
-    assert!(status.expect("kill runs").success(), "kill {signal} {pid}");
+    let kill = ["-c", "kill -s \"$0\" \"$1\"", signal, pid];
+    let status = Command::new("sh").args(kill).status();
+    assert!(status.expect("sh runs").success(), "kill {signal} {pid}");
 }
 
 /// Whether a process lives; a zombie does not.
@@ -234,7 +235,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let child = Command::new("redis-server")
+        let binary = std::env::var("LEASEHOLD_REDIS_SERVER");
+        let child = Command::new(binary.as_deref().unwrap_or("redis-server"))
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no"])
             .args(options)

@@ -304,14 +304,14 @@ async fn wd_13_a_release_is_no_loss(backend: Backend) {
     for number in 0..40 {
         let mutex = client
             .mutex(&format!("l{number}"))
-            .ttl(Duration::from_millis(300));
+            .ttl(Duration::from_millis(600));
         let mut random = Random::fixed(random.number());
         tasks.spawn(async move {
             for _ in 0..25 {
                 let guard = mutex.lock().await.unwrap();
                 let lease = guard.lease();
                 let watcher = tokio::spawn(async move { lease.lost().await });
-                sleep(Duration::from_millis(70) + random.up_to(Duration::from_millis(60))).await;
+                sleep(Duration::from_millis(170) + random.up_to(Duration::from_millis(60))).await;
                 guard.release().await.unwrap();
                 assert!(!watcher.is_finished(), "a release was told as a loss");
                 watcher.abort();

@@ -12,9 +12,10 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{
-    BESIDE, LAYERS, NO_TWIN, UPWARDS, dependencies, foreign_types, found, guards, included_scripts,
-    links, may_use, module_path, named_tests, public_methods, roots, script_header, strange_words,
-    too_long_a_file, too_long_functions, too_wide, used_modules,
+    BESIDE, LAYERS, NO_TWIN, UPWARDS, dependencies, foreign_types, found, functions, guards,
+    included_scripts, is_case, links, may_use, module_path, named_tests, public_methods, roots,
+    script_header, strange_words, tests_of_suites, too_long_a_file, too_long_functions, too_wide,
+    used_modules,
 };
 use source::{blank, clean, each, files, read, repository};
 
@@ -202,16 +203,39 @@ fn every_public_method_has_a_twin_for_threads() {
     }
 }
 
-#[test]
-fn every_test_that_the_guarantees_name_exists() {
-    let named = named_tests(&read("leasehold/src/manual/guarantees.md"));
+/// Names of tests that no source has.
+fn missing_tests(named: &[String]) -> Vec<&String> {
     assert!(!named.is_empty());
     let sources: String = files(".", "rs").into_iter().map(|(_, text)| text).collect();
     let code = blank(&sources);
     let missing = named
         .iter()
         .filter(|name| !code.contains(&format!("fn {name}(")));
-    assert_eq!(missing.collect::<Vec<_>>(), Vec::<&String>::new());
+    missing.collect()
+}
+
+#[test]
+fn every_test_that_the_guarantees_name_exists() {
+    let named = named_tests(&read("leasehold/src/manual/guarantees.md"));
+    assert_eq!(missing_tests(&named), Vec::<&String>::new());
+}
+
+#[test]
+fn the_table_of_bug_cases_is_exact() {
+    let named = tests_of_suites(&read("leasehold-test/README.md"));
+    assert_eq!(missing_tests(&named), Vec::<&String>::new());
+    let mut unnamed = vec![];
+    for (path, text) in files("leasehold-test/tests/bug_cases", "rs") {
+        let facts = functions(&clean(&text))
+            .into_iter()
+            .filter(|name| is_case(name));
+        unnamed.extend(
+            facts
+                .filter(|name| !named.contains(name))
+                .map(|name| (path.clone(), name)),
+        );
+    }
+    assert_eq!(unnamed, vec![], "the table has no row for them");
 }
 
 #[test]

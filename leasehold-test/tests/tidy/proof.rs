@@ -1,9 +1,9 @@
 //! Each rule finds a violation.
 
 use crate::rules::{
-    dependencies, foreign_types, guards, included_scripts, links, may_use, named_tests,
-    public_methods, roots, script_header, strange_words, too_long_a_file, too_long_functions,
-    too_wide, used_modules,
+    dependencies, foreign_types, functions, guards, included_scripts, is_case, links, may_use,
+    named_tests, public_methods, roots, script_header, strange_words, tests_of_suites,
+    too_long_a_file, too_long_functions, too_wide, used_modules,
 };
 use crate::source::{clean, code_lines};
 
@@ -114,5 +114,14 @@ fn strange_words_are_found() {
 fn names_of_tests_and_links_are_found() {
     let page = "`not_a_test_yet`\n## Proof\n| x | `a_b_c`, `appendonly` `Mutex::lock_for_ever` |";
     assert_eq!(named_tests(page), ["a_b_c"]);
+    assert_eq!(
+        tests_of_suites("| X | `a: b_c`, `d`, `e: f` |"),
+        ["b_c", "f"]
+    );
+    assert_eq!(
+        functions("fn a_b() {}\nasync fn c(x: fn()) {}"),
+        ["a_b", "c"]
+    );
+    assert!(is_case("wd_02_it_holds") && !is_case("no_case") && !is_case("hold"));
     assert_eq!(links("[a](b/c.md#d) [e](https://x) [f](#g)"), ["b/c.md"]);
 }

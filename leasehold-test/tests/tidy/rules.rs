@@ -300,6 +300,31 @@ pub(crate) fn named_tests(page: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
+/// The names of tests in a page that says of each in which suite it is: `suite: name`.
+pub(crate) fn tests_of_suites(page: &str) -> Vec<String> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let names = quoted.filter_map(|text| text.split_once(": "));
+    names.map(|(_, name)| name.to_owned()).collect()
+}
+
+/// The names of all functions.
+pub(crate) fn functions(code: &str) -> Vec<String> {
+    let starts = code
+        .match_indices("fn ")
+        .filter(|(at, _)| is_start_of_word(code, *at));
+    starts
+        .map(|(at, _)| word(&code[at + 3..]).to_owned())
+        .collect()
+}
+
+/// Whether a test is named after a bug case: `wd_02_what_holds`.
+pub(crate) fn is_case(name: &str) -> bool {
+    let mut parts = name.split('_');
+    let group = parts.next().is_some_and(|group| group.len() == 2);
+    let number = |text: &str| text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
+    group && parts.next().is_some_and(number)
+}
+
 /// The links of a page to files of this repository.
 pub(crate) fn links(page: &str) -> Vec<String> {
     let targets = page

@@ -137,6 +137,14 @@ impl Debt {
     }
 }
 
+/// A debt that its runtime did not let anybody pay: on this machine, too, the TTL is what is left,
+/// whoever still has a lease of the hold.
+impl Drop for Debt {
+    fn drop(&mut self) {
+        self.claim().settle();
+    }
+}
+
 /// The task that pays the debts.
 pub(crate) struct Reaper;
 

@@ -19,14 +19,10 @@ pub(super) async fn a_fixed_lease_ends_by_itself(kind: Kind) {
     let lease = guard.lease();
     assert_eq!(lease.state(), LeaseState::Held);
     assert!(lease.remaining() <= ms(300) - ms(3) - ms(2));
-    guard.lost().await;
-    let took = begun.elapsed();
-    assert!(
-        took < ms(300),
-        "the holder learns of it before others can: {took:?}"
-    );
-    assert!(took > ms(200), "{took:?}");
     let next = two.mutex("m").lock().await.unwrap();
+    assert_eq!(lease.state(), LeaseState::Lost, "others can have it");
+    guard.lost().await;
+    assert!(begun.elapsed() > ms(295));
     assert!(begun.elapsed() < ms(300) + store.slack());
     assert!(matches!(guard.release().await, Err(Error::Lost(_))));
     assert_eq!(two.mutex("m").hold_count(next.hold_id()).await.unwrap(), 1);
@@ -179,18 +175,18 @@ pub(super) async fn a_deep_re_entry_ends_with_its_last_guard(kind: Kind) {
 pub(super) async fn nothing_is_renewed_after_a_release(kind: Kind) {
     let store = Backend::start(kind).await;
     let client = store.client().await;
-    let mutex = client.mutex("m").ttl(ms(450));
+    let mutex = client.mutex("m").ttl(ms(900));
     // Rounds of various lengths, so that some releases meet a renewal on its way.
     for round in 0..20 {
         let guard = mutex.lock().await.unwrap();
-        tokio::time::sleep(ms(140 + round)).await;
+        tokio::time::sleep(ms(290 + round)).await;
         let released = guard.release().await;
         released.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(stats(&client).watched, 0);
         assert!(!mutex.is_locked().await.unwrap());
     }
     let sent = stats(&client).renewal_batches;
-    tokio::time::sleep(ms(500)).await;
+    tokio::time::sleep(ms(950)).await;
     assert_eq!(stats(&client).renewal_batches, sent);
     assert!(!mutex.is_locked().await.unwrap());
 }

@@ -8,6 +8,11 @@
 -- reply    nil: held | -3: the step's base is gone | else the lock's TTL in ms, -1 without one
 local have = redis.pcall('hget', KEYS[1], ARGV[1])
 local wrong = type(have) == 'table'
+-- Asked before anything is written: without this right, a lock without an end would be left.
+local left = redis.pcall('pttl', KEYS[1])
+if type(left) == 'table' then
+    return left
+end
 local want = tonumber(ARGV[2])
 local count = not wrong and tonumber(have or '0') or 0
 local first = not wrong and want == 1 and redis.call('exists', KEYS[1]) == 0
@@ -16,10 +21,10 @@ if first or (count > 0 and (count == want or count == want - 1)) then
     if type(set) == 'table' then
         return set
     end
-    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
+    if left < tonumber(ARGV[3]) then
         local timed = redis.pcall('pexpire', KEYS[1], ARGV[3])
         if type(timed) == 'table' then
-            -- A user without this right must not leave a lock without an end.
+            -- And so it would without this one.
             redis.call('hdel', KEYS[1], ARGV[1])
             return timed
         end
@@ -30,7 +35,10 @@ local probe = redis.pcall('hdel', KEYS[1], 'leasehold:probe')
 if type(probe) == 'table' then
     return probe
 end
+if wrong then
+    return have
+end
 if count > 0 or want > 1 then
     return -3
 end
-return redis.call('pttl', KEYS[1])
+return left

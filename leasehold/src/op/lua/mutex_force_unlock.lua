@@ -15,8 +15,8 @@ if fields > 1 then
     return -4
 end
 local found = redis.call('hgetall', KEYS[1])
-local owner = string.match(found[1], '^%x+%-%x+%-%x+%-%x+%-%x+:%-?%d+$')
-if not owner or not string.match(found[2], '^%d+$') then
+local client = string.match(found[1], '^(%x+%-%x+%-%x+%-%x+%-%x+):%-?%d+$')
+if not client or #client ~= 36 or not string.match(found[2], '^%d+$') then
     return -4
 end
 redis.call('del', KEYS[1])
