@@ -9,6 +9,7 @@ use crate::engine::{Core, Limits};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, Status};
 use crate::model::Name;
+use crate::model::lease::CLIENT_CLOSED;
 use crate::op::mutex::Inspect;
 use crate::store::local::LocalStore;
 use crate::store::memory::{Memory, MemoryStore};
@@ -163,7 +164,7 @@ impl Client {
         let shared = &self.core.shared;
         shared.life.end("it was closed");
         for hold in shared.watchdog.holds() {
-            hold.lose("its client was closed");
+            hold.lose(CLIENT_CLOSED);
             shared.watchdog.forget(&hold);
             hold.detach();
             self.core.debts.leave(&hold);

@@ -5,6 +5,12 @@ pub(crate) mod claim;
 pub(crate) mod hold;
 pub(crate) mod hub;
 pub(crate) mod life;
+#[cfg(feature = "metrics")]
+mod meters;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_meters.rs"]
+mod meters;
+pub(crate) mod observe;
 pub(crate) mod queue;
 pub(crate) mod reaper;
 pub(crate) mod release;
@@ -24,6 +30,7 @@ pub(crate) use hold::Hold;
 
 use hub::Hub;
 use life::Life;
+use observe::{Cause, Observer};
 use queue::Queue;
 use reaper::{Debts, Reaper};
 use watchdog::Watchdog;
@@ -55,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Watchdog,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
+    pub(crate) observer: Arc<Observer>,
 }
 
 /// What happened so far, for tests.
@@ -66,10 +74,22 @@ pub(crate) struct Counts {
     pub(crate) renewal_batches: AtomicU64,
 }
 
+impl Counts {
+    pub(crate) fn woken(&self, cause: Cause) {
+        let count = match cause {
+            Cause::Message => &self.woken_by_message,
+            Cause::Gap => &self.woken_by_gap,
+            Cause::Timer => &self.woken_by_timer,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Core {
     /// Starts the engine's tasks on the caller's runtime.
     pub(crate) fn start(store: Store, hub: Arc<Hub>, limits: Limits) -> Arc<Self> {
         let clock = store.clock();
+        let observer = Observer::new(store.word(), clock);
         let shared = Arc::new(Shared {
             store,
             clock,
@@ -78,6 +98,7 @@ impl Core {
             watchdog: Watchdog::default(),
             limits,
             counts: Counts::default(),
+            observer,
         });
         watchdog::start(&shared);
         let debts = Reaper::start(Arc::clone(&shared));

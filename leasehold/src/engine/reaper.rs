@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Hold, Shared};
@@ -151,7 +152,7 @@ pub(crate) struct Reaper;
 impl Reaper {
     /// Starts the task. It ends when every [`Debts`] is dropped and nothing is owed.
     pub(crate) fn start(shared: Arc<Shared>) -> Debts {
-        let (queue, mut debts) = mpsc::unbounded_channel();
+        let (queue, mut debts) = mpsc::unbounded_channel::<Debt>();
         let owed = Arc::new(watch::Sender::new(Tally::default()));
         let tally = Arc::clone(&owed);
         tokio::spawn(async move {
@@ -160,7 +161,9 @@ impl Reaper {
                 tokio::select! {
                     debt = debts.recv() => match debt {
                         Some(debt) => {
-                            payments.spawn(pay(Arc::clone(&shared), debt, Arc::clone(&tally)));
+                            let span = shared.observer.releasing(debt.claim());
+                            let payment = pay(Arc::clone(&shared), debt, Arc::clone(&tally));
+                            payments.spawn(payment.instrument(span));
                         }
                         None => break,
                     },
@@ -180,6 +183,11 @@ async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) 
         paid |= exorcise(&shared, claim, ttl, line).await;
     }
     claim.settle();
+    let outcome = if paid { "freed" } else { "unanswered" };
+    // In a task of its own no span of the caller's is around.
+    shared
+        .observer
+        .released(claim, &Span::current(), "reaper", outcome);
     tally.send_modify(|tally| {
         tally.owed -= 1;
         if paid {

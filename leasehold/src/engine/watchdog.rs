@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::{Hold, Shared};
 use crate::model::{HoldId, Moment};
@@ -133,7 +134,8 @@ async fn watch(ended: Ended) {
         }
         let due = shared.watchdog.lock().take(shared.clock.now());
         for batch in into_batches(shared, due) {
-            batches.spawn(renew(Arc::clone(shared), batch));
+            let span = shared.observer.renewing(batch.len());
+            batches.spawn(renew(Arc::clone(shared), batch).instrument(span));
         }
     }
 }
@@ -201,18 +203,26 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     let until = asked.after(patience.unwrap_or_default());
     let batch = Batch(renewals);
     let outcome = shared.store.run(&batch, &Flight::default(), until).await;
+    let answered = matches!(&outcome, Outcome::Done(_));
+    Span::current().record("outcome", if answered { "answered" } else { "unknown" });
     match outcome {
         Outcome::Done(held) if held.len() == holds.len() => {
             for ((hold, held), renewal) in holds.iter().zip(held).zip(&batch.0) {
                 if held {
+                    let margin = hold.remaining();
+                    if renewal.ttl.is_some() && !margin.is_zero() {
+                        shared.observer.renewed(&hold.claim, margin);
+                    }
                     hold.confirmed(asked, renewal.ttl);
                 } else {
                     hold.lose("the store no longer has it");
                 }
             }
         }
-        Outcome::Done(_) => doubt(&holds, "a renewal's reply is of another length"),
-        Outcome::Refused(error) | Outcome::Unknown(error) => doubt(&holds, &error.to_string()),
+        Outcome::Done(_) => doubt(&shared, &holds, "a renewal's reply is of another length"),
+        Outcome::Refused(error) | Outcome::Unknown(error) => {
+            doubt(&shared, &holds, &error.to_string());
+        }
     }
     let mut schedule = shared.watchdog.lock();
     for hold in &holds {
@@ -226,8 +236,8 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     shared.watchdog.changed.notify_one();
 }
 
-fn doubt(holds: &[Arc<Hold>], error: &str) {
-    tracing::warn!(holds = holds.len(), error, "renewal got no definite answer");
+fn doubt(shared: &Shared, holds: &[Arc<Hold>], error: &str) {
+    shared.observer.uncertain(holds.len(), error);
     for hold in holds {
         let pause = hold.claim.term.ttl().period() / 8;
         hold.doubt(pause.min(Duration::from_millis(500)));
