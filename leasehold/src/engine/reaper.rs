@@ -162,7 +162,8 @@ impl Reaper {
                     debt = debts.recv() => match debt {
                         Some(debt) => {
                             let span = shared.observer.releasing(debt.claim());
-                            let payment = pay(Arc::clone(&shared), debt, Arc::clone(&tally));
+                            let (shared, tally) = (Arc::clone(&shared), Arc::clone(&tally));
+                            let payment = pay(shared, debt, tally, span.clone());
                             payments.spawn(payment.instrument(span));
                         }
                         None => break,
@@ -176,7 +177,7 @@ impl Reaper {
     }
 }
 
-async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) {
+async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>, span: Span) {
     let (claim, ttl) = (debt.claim(), debt.ttl());
     let mut paid = release(&shared, claim, ttl).await;
     if let Some(line) = claim.flight.unanswered() {
@@ -184,10 +185,7 @@ async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) 
     }
     claim.settle();
     let outcome = if paid { "freed" } else { "unanswered" };
-    // In a task of its own no span of the caller's is around.
-    shared
-        .observer
-        .released(claim, &Span::current(), "reaper", outcome);
+    shared.observer.released(claim, &span, "reaper", outcome);
     tally.send_modify(|tally| {
         tally.owed -= 1;
         if paid {

@@ -135,7 +135,7 @@ async fn watch(ended: Ended) {
         let due = shared.watchdog.lock().take(shared.clock.now());
         for batch in into_batches(shared, due) {
             let span = shared.observer.renewing(batch.len());
-            batches.spawn(renew(Arc::clone(shared), batch).instrument(span));
+            batches.spawn(renew(Arc::clone(shared), batch, span.clone()).instrument(span));
         }
     }
 }
@@ -181,7 +181,7 @@ fn into_batches(shared: &Shared, due: Vec<Arc<Hold>>) -> Vec<Vec<Arc<Hold>>> {
 }
 
 /// Asks the store about one batch, and tells every hold what was said of it.
-async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
+async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>, span: Span) {
     shared
         .counts
         .renewal_batches
@@ -204,7 +204,7 @@ async fn renew(shared: Arc<Shared>, holds: Vec<Arc<Hold>>) {
     let batch = Batch(renewals);
     let outcome = shared.store.run(&batch, &Flight::default(), until).await;
     let answered = matches!(&outcome, Outcome::Done(_));
-    Span::current().record("outcome", if answered { "answered" } else { "unknown" });
+    span.record("outcome", if answered { "answered" } else { "unknown" });
     match outcome {
         Outcome::Done(held) if held.len() == holds.len() => {
             for ((hold, held), renewal) in holds.iter().zip(held).zip(&batch.0) {

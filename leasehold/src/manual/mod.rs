@@ -7,6 +7,7 @@
 //! | [`leases_and_loss`] | How long is a lock yours, and how do you learn that it no longer is? |
 //! | [`reentrancy`] | Who may enter again? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
+//! | [`observing`] | What is told to `tracing`, and measured for `metrics`? |
 //! | [`testing`] | How do you test code that takes locks? |
 //! | [`blocking`](crate::blocking) | How do threads take locks, without asynchronous code? |
 //! | [`the_command`] | `leasehold run` and its exit codes |
@@ -22,6 +23,9 @@ pub mod guarantees {}
 
 #[doc = include_str!("leases_and_loss.md")]
 pub mod leases_and_loss {}
+
+#[doc = include_str!("observing.md")]
+pub mod observing {}
 
 #[doc = include_str!("reentrancy.md")]
 pub mod reentrancy {}
