@@ -311,7 +311,10 @@ fn spawn(port: u16, args: &[String], dir: &Path) -> Child {
     let mut command = Command::new(&binary);
     command
         .args(["--port", &port, "--bind", "127.0.0.1"])
-        .args(["--save", "", "--appendonly", "no", "--logfile", "log"])
+        .args(["--save", "", "--appendonly", "no"])
+        // In full: some versions open it before they go to their directory.
+        .arg("--logfile")
+        .arg(dir.join("log"))
         .arg("--dir")
         .arg(dir)
         .args(args)

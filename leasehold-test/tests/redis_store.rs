@@ -106,7 +106,7 @@ async fn an_uncontended_lock_and_unlock_are_two_commands_and_no_subscription() {
     let scripts = ours.iter().filter(|line| line.contains("\"EVALSHA\""));
     assert!(scripts.count() == 2 && ours.len() == 2, "{ours:#?}");
     let list: String = raw.ask("CLIENT LIST").await;
-    assert_eq!(list.matches("name=leasehold").count(), 1, "{list}");
+    assert_eq!(list.matches(" name=leasehold").count(), 1, "{list}");
 }
 
 #[tokio::test]
@@ -273,7 +273,12 @@ async fn a_frozen_server_fails_the_call_in_time_and_keeps_nothing_when_it_thaws(
     assert_eq!(raw.ask::<u64>("EXISTS frozen").await, 0);
     // Whatever the old connection still had in it was cut off.
     let commands = commands(&mut raw).await;
-    assert!(commands.contains("cmdstat_client|kill"), "{commands}");
+    // Redis 6 does not count subcommands apart.
+    let apart = commands.contains("cmdstat_client|");
+    assert!(
+        !apart || commands.contains("cmdstat_client|kill"),
+        "{commands}"
+    );
     assert!(client.mutex("frozen").try_lock().await.unwrap().is_some());
 }
 
@@ -556,8 +561,7 @@ async fn a_dropped_guard_is_released_once_its_server_takes_writes_again() {
     let _: () = raw.ask("REPLICAOF 127.0.0.1 1").await;
     drop(guard);
     eventually("the release is refused", async || {
-        let errors: String = raw.ask("INFO errorstats").await;
-        errors.contains("errorstat_READONLY")
+        server.calls("evalsha").await > 1
     })
     .await;
     let _: () = raw.ask("REPLICAOF NO ONE").await;
@@ -630,13 +634,13 @@ async fn a_dropped_client_closes_both_connections() {
     let waiting = waiter(&client, "drop");
     subscribed(&mut raw, "drop").await;
     let list: String = raw.ask("CLIENT LIST").await;
-    assert_eq!(list.matches("name=leasehold").count(), 3, "{list}");
+    assert_eq!(list.matches(" name=leasehold").count(), 3, "{list}");
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     drop(client);
     eventually("only the holder is connected", async || {
         let list: String = raw.ask("CLIENT LIST").await;
-        list.matches("name=leasehold").count() == 1
+        list.matches(" name=leasehold").count() == 1
     })
     .await;
     guard.release().await.unwrap();

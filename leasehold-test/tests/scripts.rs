@@ -188,11 +188,9 @@ async fn a_replica_answers_no_script_whatever_is_under_the_key() {
                 .query_async(&mut connection)
                 .await;
             let error = reply.expect_err("a replica must not answer for its master");
-            assert_eq!(
-                error.code(),
-                Some("READONLY"),
-                "{name} {key} {count}: {error}"
-            );
+            // Redis 6 puts the place in the script before the code, so the words are looked for.
+            let refused = error.to_string().contains("against a read only replica");
+            assert!(refused, "{name} {key} {count}: {error}");
         }
     }
 }
@@ -222,7 +220,11 @@ async fn a_missing_right_is_no_busy_lock_and_leaves_no_lock_behind() {
             .arg(30_000);
         let reply: redis::RedisResult<redis::Value> = eval.query_async(&mut connection).await;
         let error = reply.expect_err(right).to_string();
-        assert!(error.contains("can't run this command"), "{right}: {error}");
+        let words = ["can't run this command", "has no permissions"];
+        assert!(
+            words.iter().any(|words| error.contains(words)),
+            "{right}: {error}"
+        );
         assert_eq!(server.keys().await, Vec::<String>::new(), "{right}");
     }
 }
