@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{
     Backoff, Client, ClientBuilder, CloseReport, Error, HoldId, Holder, Lease, LeaseState, Memory,
-    Mutex, MutexGuard, Owner, Refusal, Status, Wait,
+    Mutex, MutexGuard, Owner, Refusal, Status, Wait, blocking,
 };
 
 fn whole<T: Send + Sync + Unpin + 'static>() {}
@@ -31,6 +31,12 @@ fn every_public_type_can_be_sent_shared_and_kept() {
     whole::<Backoff>();
     whole::<Error>();
     whole::<Refusal>();
+    whole::<blocking::Client>();
+    whole::<blocking::ClientBuilder>();
+    whole::<blocking::Mutex>();
+    whole::<blocking::MutexGuard>();
+    whole::<blocking::Lease>();
+    whole::<blocking::Interrupt>();
 }
 
 #[test]
@@ -42,6 +48,12 @@ fn every_public_type_prints_for_debugging() {
     debug::<Lease>();
     debug::<Memory>();
     debug::<Owner>();
+    debug::<blocking::Client>();
+    debug::<blocking::ClientBuilder>();
+    debug::<blocking::Mutex>();
+    debug::<blocking::MutexGuard>();
+    debug::<blocking::Lease>();
+    debug::<blocking::Interrupt>();
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::engine::hub::Hub;
 use crate::engine::{Core, Identity, Limits, Names, presence};
 use crate::error::{Error, Result};
 use crate::lock::{Mutex, Status};
+use crate::model::lease::CLIENT_CLOSED;
 use crate::model::{ClientId, Name, Owner};
 use crate::op::mutex::Inspect;
 use crate::store::local::LocalStore;
@@ -191,7 +192,7 @@ impl Client {
         let shared = &self.core.shared;
         shared.life.end("it was closed");
         for hold in shared.watchdog.holds() {
-            hold.lose("its client was closed");
+            hold.lose(CLIENT_CLOSED);
             shared.watchdog.forget(&hold);
             hold.detach();
             self.core.debts.leave(&hold);

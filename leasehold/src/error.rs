@@ -17,6 +17,9 @@ pub enum Error {
     /// What was passed cannot work. Nothing was sent.
     #[error("bad setting: {0}")]
     Config(String),
+    /// The wait was ended by an interrupt of the caller's. Nothing is held.
+    #[error("the wait was interrupted")]
+    Interrupted,
     /// The hold ended before this call: it ran out, or somebody removed it.
     #[error("the hold was lost: {0}")]
     Lost(&'static str),
@@ -79,7 +82,11 @@ impl Error {
                 | Refusal::ScriptsDisabled(_)
                 | Refusal::Tls(_) => false,
             },
-            Self::Closed(_) | Self::Config(_) | Self::Lost(_) | Self::Protocol(_) => false,
+            Self::Closed(_)
+            | Self::Config(_)
+            | Self::Interrupted
+            | Self::Lost(_)
+            | Self::Protocol(_) => false,
         }
     }
 
@@ -93,6 +100,7 @@ impl Error {
             } => *outcome_unknown,
             Self::Closed(_)
             | Self::Config(_)
+            | Self::Interrupted
             | Self::Lost(_)
             | Self::Protocol(_)
             | Self::Refused(_) => false,

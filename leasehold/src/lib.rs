@@ -1,5 +1,7 @@
 #![doc = include_str!("manual/overview.md")]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod client;
 mod engine;
 mod error;

@@ -12,12 +12,15 @@ mod source;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{
-    BESIDE, LAYERS, UPWARDS, dependencies, foreign_types, found, functions, guards,
-    included_scripts, is_case, links, may_use, module_path, named_tests, roots, script_header,
-    strange_words, tests_of_suites, too_long_a_file, too_long_functions, too_wide, used_modules,
+    BESIDE, LAYERS, NO_TWIN, UPWARDS, dependencies, foreign_types, found, functions, guards,
+    included_scripts, is_case, links, may_use, module_path, named_tests, public_methods, roots,
+    script_header, strange_words, tests_of_suites, too_long_a_file, too_long_functions, too_wide,
+    used_modules,
 };
 use source::{blank, clean, each, files, read, repository};
 
+/// Where the thread of a blocking client is made.
+const THREAD: &str = "blocking/driver.rs";
 /// A module by whose name `redis::` can be meant without meaning the crate.
 const REDIS_IS_A_MODULE: [&str; 1] = ["store/mod.rs"];
 
@@ -76,7 +79,7 @@ fn the_redis_crate_is_used_under_store_redis_only() {
 fn tasks_are_spawned_under_engine_store_and_client_only() {
     each("leasehold/src", "rs", |path, text| {
         let top = module_path(path).first().cloned().unwrap_or_default();
-        if ["engine", "store", "client"].contains(&top.as_str()) {
+        if ["engine", "store", "client"].contains(&top.as_str()) || path == THREAD {
             return vec![];
         }
         found(
@@ -187,6 +190,36 @@ fn public_signatures_name_no_foreign_type() {
     each("leasehold/src", "rs", |_, text| {
         foreign_types(&clean(text), &foreign)
     });
+}
+
+/// The public methods of a type, in the façade for threads or outside it.
+fn methods(of: &str, blocking: bool) -> BTreeSet<String> {
+    let files = files("leasehold/src", "rs").into_iter();
+    let here = files.filter(|(path, _)| path.starts_with("blocking/") == blocking);
+    here.flat_map(|(_, text)| public_methods(&clean(&text), of))
+        .collect()
+}
+
+#[test]
+fn every_public_method_has_a_twin_for_threads() {
+    for of in ["Client", "ClientBuilder", "Mutex", "MutexGuard", "Lease"] {
+        let (all, twins) = (methods(of, false), methods(of, true));
+        assert!(all.len() > 3, "the methods of {of} are found");
+        for method in &all {
+            let excused = NO_TWIN.iter().any(|(a, b, _)| (*a, *b) == (of, method));
+            assert!(
+                twins.contains(method) || excused,
+                "blocking::{of} has no {method}"
+            );
+            assert!(
+                !twins.contains(method) || !excused,
+                "blocking::{of} has {method}: strike the exception"
+            );
+        }
+        for (_, method, _) in NO_TWIN.iter().filter(|(type_, ..)| *type_ == of) {
+            assert!(all.contains(*method), "{of} has no {method} any more");
+        }
+    }
 }
 
 /// Names of tests that no source has.

@@ -2,8 +2,8 @@
 
 use crate::rules::{
     dependencies, foreign_types, functions, guards, included_scripts, is_case, links, may_use,
-    named_tests, roots, script_header, strange_words, tests_of_suites, too_long_a_file,
-    too_long_functions, too_wide, used_modules,
+    named_tests, public_methods, roots, script_header, strange_words, tests_of_suites,
+    too_long_a_file, too_long_functions, too_wide, used_modules,
 };
 use crate::source::{clean, code_lines};
 
@@ -90,6 +90,17 @@ fn foreign_types_are_found() {
                 pub fn a(x: Value) {}\npub(crate) fn b(x: Value) {}\n\
                 pub fn c() -> serde_json::Map {}\nfn d(x: Value) {}\npub fn e() { let x: Value; }";
     assert_eq!(foreign_types(code, &foreign).len(), 2);
+}
+
+#[test]
+fn public_methods_are_found() {
+    let code = "impl M {\n    pub async fn a(&self) {\n pub_fn b }\n    pub(crate) fn c() {}\n    \
+                fn d() {}\n    pub const fn e() {}\n}\nimpl Debug for M {\n    pub fn f() {}\n}\n\
+                impl M {\n    pub fn g(self) {}\n}\nimpl N {\n    pub fn h() {}\n}\n";
+    assert_eq!(
+        public_methods(code, "M"),
+        ["a", "e", "g"].map(str::to_owned).into()
+    );
 }
 
 #[test]

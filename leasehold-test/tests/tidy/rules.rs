@@ -246,6 +246,38 @@ pub(crate) fn foreign_types(code: &str, foreign: &BTreeSet<String>) -> Vec<Strin
     wrong
 }
 
+/// Methods without a twin in `blocking`, and why.
+pub(crate) const NO_TWIN: [(&str, &str, &str); 2] = [
+    (
+        "Lease",
+        "while_held",
+        "nothing stops a thread from outside: it asks is_held",
+    ),
+    (
+        "MutexGuard",
+        "while_held",
+        "nothing stops a thread from outside: it asks is_held",
+    ),
+];
+
+/// The public methods of a type, in every `impl` of it.
+pub(crate) fn public_methods(code: &str, of: &str) -> BTreeSet<String> {
+    let mut methods = BTreeSet::new();
+    for (at, head) in code.match_indices(&format!("impl {of} {{")) {
+        let body = &code[at..block_end(code, at + head.len() - 1)];
+        for line in body.lines().map(str::trim) {
+            let Some(rest) = line.strip_prefix("pub ") else {
+                continue;
+            };
+            let rest = rest
+                .trim_start_matches("const ")
+                .trim_start_matches("async ");
+            methods.extend(rest.strip_prefix("fn ").map(|name| word(name).to_owned()));
+        }
+    }
+    methods
+}
+
 /// Words that speak of the making of the project instead of the project.
 pub(crate) fn strange_words(text: &str) -> Vec<String> {
     // In two parts, so that this file does not speak them.

@@ -2,11 +2,14 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::hub::{Listening, Woken};
+use super::observe::Cause;
 use super::queue::{SILENCE, Turn, Word};
 use super::reaper::Asking;
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
@@ -62,11 +65,14 @@ impl Core {
     ) -> Result<Option<Grant>> {
         self.shared.life.check()?;
         let mut acquisition = Acquisition::new(self, request, patience);
+        let mut acquiring = self.shared.observer.acquiring(&request.name);
         // Pinned here: passed by value, the future would be twice as large.
-        self.shared
-            .life
-            .while_open(std::pin::pin!(acquisition.run()))
-            .await
+        let call = pin!(acquisition.run());
+        let call = call.instrument(acquiring.span());
+        let result = self.shared.life.while_open(call).await;
+        let hold = result.as_ref().map(Option::as_ref);
+        acquiring.ended(hold.map(|grant| grant.map(|grant| &grant.hold.claim.id)));
+        result
     }
 }
 
@@ -140,6 +146,7 @@ impl<'a> Acquisition<'a> {
     async fn run(&mut self) -> Result<Option<Grant>> {
         let clock = self.core.shared.clock;
         let waits = !matches!(self.patience, Patience::Once);
+        let (observer, name) = (&self.core.shared.observer, &self.request.name);
         let mut turn = None;
         loop {
             if self.is_open() {
@@ -147,10 +154,11 @@ impl<'a> Acquisition<'a> {
                 turn = None;
             } else if waits && turn.is_none() {
                 let key = (self.request.kind, self.request.name.clone());
+                let standing = pin!(self.core.queue.turn(key, clock, self.limit));
                 turn = tokio::select! {
                     biased;
                     () = self.opened() => continue,
-                    turn = self.core.queue.turn(key, clock, self.limit) => turn?,
+                    turn = observer.waiting(name, standing) => turn?,
                 };
                 if turn.is_none() {
                     return Ok(None);
@@ -171,7 +179,8 @@ impl<'a> Acquisition<'a> {
             let Some(turn) = turn.as_mut() else {
                 continue;
             };
-            if !self.wait(turn, busy_until).await {
+            let wait = pin!(self.wait(turn, busy_until));
+            if !observer.waiting(name, wait).await {
                 return Ok(None);
             }
         }
@@ -331,7 +340,9 @@ impl<'a> Acquisition<'a> {
             self.core.debts.leave_claim(claim);
             return Ok(Attempt::Again);
         }
-        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker, token));
+        let observer = &shared.observer;
+        let hold = Hold::granted(claim, shared.clock, tracker, token, observer);
+        let hold = Arc::new(hold);
         shared.watchdog.watch(&hold);
         // After that, so that a close either finds the hold watched or is seen here.
         if let Err(closed) = shared.life.check() {
@@ -410,11 +421,11 @@ impl<'a> Acquisition<'a> {
     /// Sleeps until an announcement, a gap, the end of the holder's lease, or the next look.
     async fn notified(&self, listening: &mut Listening, busy_until: Moment, look: Moment) {
         let core = self.core;
-        let (counts, clock) = (&core.shared.counts, core.shared.clock);
+        let clock = core.shared.clock;
         let end = busy_until.min(look).min(self.limit);
         let timer = match look < busy_until {
-            true => &counts.woken_to_look,
-            false => &counts.woken_by_timer,
+            true => Cause::Look,
+            false => Cause::Timer,
         };
         if !listening.was_live() {
             // Between the last try and this point anything may have been announced: the next try
@@ -422,17 +433,22 @@ impl<'a> Acquisition<'a> {
             let deaf = end.min(clock.now().after(DEAF));
             let live = clock.limit(deaf, listening.live()).await;
             if live.is_none() && deaf < self.limit {
-                timer.fetch_add(1, Ordering::Relaxed);
+                self.woken(timer);
             }
             return;
         }
-        let count = match clock.limit(end, listening.woken()).await {
-            Some(Woken::Message) => &counts.woken_by_message,
-            Some(Woken::Gap) => &counts.woken_by_gap,
-            None if end == self.limit => return,
-            None => timer,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+        match clock.limit(end, listening.woken()).await {
+            Some(Woken::Message) => self.woken(Cause::Message),
+            Some(Woken::Gap) => self.woken(Cause::Gap),
+            None if end == self.limit => {}
+            None => self.woken(timer),
+        }
+    }
+
+    fn woken(&self, cause: Cause) {
+        let shared = &self.core.shared;
+        shared.counts.woken(cause);
+        shared.observer.woken(&self.request.name, cause);
     }
 }
 

@@ -19,7 +19,9 @@ impl Core {
         let term = self.adopted_term(request, &id).await?;
         let claim = Claim::adopted(request.kind, &request.name, id, term);
         let tracker = Tracker::granted(term, asked);
-        let hold = Arc::new(Hold::granted(claim, shared.clock, tracker, None));
+        let observer = &shared.observer;
+        let hold = Hold::granted(claim, shared.clock, tracker, None, observer);
+        let hold = Arc::new(hold);
         if let Some(reason) = hold.loss() {
             return Err(Error::Lost(reason));
         }

@@ -1,11 +1,12 @@
 //! A hold that this client has: its lease as far as it is known, and the signal of its end.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use super::Claim;
+use super::observe::{Holding, Observer};
 use crate::model::lease::{End, LeaseState, Tracker};
 use crate::model::{LeaseTerm, Moment, Token, Ttl};
 use crate::store::Clock;
@@ -19,6 +20,7 @@ pub(crate) struct Hold {
     clock: Clock,
     inner: Mutex<Inner>,
     ended: watch::Sender<bool>,
+    observer: Arc<Observer>,
 }
 
 #[derive(Debug)]
@@ -30,6 +32,8 @@ struct Inner {
     retry: Option<Moment>,
     /// The longest TTL that the store was asked for.
     longest: Ttl,
+    /// While the hold counts as one of the client's.
+    holding: Option<Holding>,
 }
 
 impl Hold {
@@ -38,12 +42,14 @@ impl Hold {
         clock: Clock,
         tracker: Tracker,
         token: Option<Token>,
+        observer: &Arc<Observer>,
     ) -> Self {
         let inner = Mutex::new(Inner {
             tracker,
             detached: false,
             retry: None,
             longest: claim.term.ttl(),
+            holding: Some(observer.holding()),
         });
         Self {
             claim,
@@ -51,6 +57,7 @@ impl Hold {
             clock,
             inner,
             ended: watch::Sender::new(false),
+            observer: Arc::clone(observer),
         }
     }
 
@@ -58,9 +65,13 @@ impl Hold {
         let now = self.clock.now();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut inner, now);
-        let ended = inner.tracker.ended(now).is_some();
+        let ended = inner.tracker.ended(now);
+        let over = inner.holding.take_if(|_| ended.is_some());
         drop(inner);
-        if ended {
+        if let (Some(_), Some(End::Lost(reason))) = (over, ended) {
+            self.observer.lost(&self.claim, reason);
+        }
+        if ended.is_some() {
             // Outside the mutex, so that no listener can stall a renewal.
             self.ended
                 .send_if_modified(|told| !std::mem::replace(told, true));
@@ -178,7 +189,10 @@ impl Hold {
 
     /// From now on nobody here gives the hold back.
     pub(crate) fn detach(&self) {
-        self.with(|inner, _| inner.detached = true);
+        self.with(|inner, _| {
+            inner.detached = true;
+            inner.holding = None;
+        });
     }
 
     /// Whether it is held by this client as far as is known, so that it can be entered.

@@ -6,6 +6,12 @@ pub(crate) mod claim;
 pub(crate) mod hold;
 pub(crate) mod hub;
 pub(crate) mod life;
+#[cfg(feature = "metrics")]
+mod meters;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_meters.rs"]
+mod meters;
+pub(crate) mod observe;
 pub(crate) mod presence;
 pub(crate) mod queue;
 pub(crate) mod reaper;
@@ -28,6 +34,7 @@ pub(crate) use tenure::{Grant, Stake, Tenure};
 
 use hub::Hub;
 use life::Life;
+use observe::{Cause, Observer};
 use presence::Presence;
 use queue::Queue;
 use reaper::{Debts, Reaper};
@@ -98,6 +105,7 @@ pub(crate) struct Shared {
     pub(crate) presence: Presence,
     pub(crate) limits: Limits,
     pub(crate) counts: Counts,
+    pub(crate) observer: Arc<Observer>,
 }
 
 /// What happened so far, for tests.
@@ -108,6 +116,18 @@ pub(crate) struct Counts {
     pub(crate) woken_by_timer: AtomicU64,
     pub(crate) woken_to_look: AtomicU64,
     pub(crate) renewal_batches: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn woken(&self, cause: Cause) {
+        let count = match cause {
+            Cause::Message => &self.woken_by_message,
+            Cause::Gap => &self.woken_by_gap,
+            Cause::Timer => &self.woken_by_timer,
+            Cause::Look => &self.woken_to_look,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Core {
@@ -124,6 +144,7 @@ impl Core {
             introduction,
             names,
         } = identity;
+        let observer = Observer::new(store.word(), clock);
         let shared = Arc::new(Shared {
             store,
             clock,
@@ -133,6 +154,7 @@ impl Core {
             presence: Presence::new(introduction, clock.now()),
             limits,
             counts: Counts::default(),
+            observer,
         });
         watchdog::start(&shared);
         let debts = Reaper::start(Arc::clone(&shared));

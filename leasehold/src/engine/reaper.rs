@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::release::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::{Claim, Hold, Shared, Tenure};
@@ -173,7 +174,7 @@ pub(crate) struct Reaper;
 impl Reaper {
     /// Starts the task. It ends when every [`Debts`] is dropped and nothing is owed.
     pub(crate) fn start(shared: Arc<Shared>) -> Debts {
-        let (queue, mut debts) = mpsc::unbounded_channel();
+        let (queue, mut debts) = mpsc::unbounded_channel::<Debt>();
         let owed = Arc::new(watch::Sender::new(Tally::default()));
         let tally = Arc::clone(&owed);
         tokio::spawn(async move {
@@ -182,7 +183,10 @@ impl Reaper {
                 tokio::select! {
                     debt = debts.recv() => match debt {
                         Some(debt) => {
-                            payments.spawn(pay(Arc::clone(&shared), debt, Arc::clone(&tally)));
+                            let span = shared.observer.releasing(debt.claim());
+                            let (shared, tally) = (Arc::clone(&shared), Arc::clone(&tally));
+                            let payment = pay(shared, debt, tally, span.clone());
+                            payments.spawn(payment.instrument(span));
                         }
                         None => break,
                     },
@@ -195,11 +199,15 @@ impl Reaper {
     }
 }
 
-async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>) {
+async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>, span: Span) {
     let paid = match &debt {
         Debt::Step(tenure) => step(&shared, tenure, debt.ttl()).await,
         Debt::Claim(_) | Debt::Hold(_) => free(&shared, debt.claim(), debt.ttl()).await,
     };
+    let outcome = if paid { "freed" } else { "unanswered" };
+    shared
+        .observer
+        .released(debt.claim(), &span, "reaper", outcome);
     tally.send_modify(|tally| {
         tally.owed -= 1;
         if paid {

@@ -1,7 +1,10 @@
 //! Giving a hold back, and whatever else is repeated until it is answered.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tracing::{Instrument, Span};
 
 use super::{Core, Hold, Shared};
 use crate::error::{Error, Result};
@@ -69,11 +72,11 @@ impl Core {
             return Err(Error::Lost(reason));
         }
         let until = self.call_limit();
-        let result = self
-            .shared
-            .life
-            .while_open(self.shared.give_back(&hold, until))
-            .await;
+        let span = self.shared.observer.releasing(&hold.claim);
+        let giving = pin!(self.shared.give_back(&hold, until));
+        let giving = giving.instrument(span.clone());
+        let result = self.shared.life.while_open(giving).await;
+        span.in_scope(|| self.shared.gave_back(&hold, &result, &span));
         if matches!(result, Ok(()) | Err(Error::Lost(_)))
             && hold.claim.flight.unanswered().is_none()
         {
@@ -93,6 +96,19 @@ impl Core {
 }
 
 impl Shared {
+    /// Tells how a release went. A hold that turned out to be gone is a loss that nobody saw.
+    fn gave_back(&self, hold: &Hold, result: &Result<()>, span: &Span) {
+        let outcome = match result {
+            Ok(()) => "freed",
+            Err(Error::Lost(reason)) => {
+                self.observer.lost(&hold.claim, reason);
+                "lost"
+            }
+            Err(_) => "unanswered",
+        };
+        self.observer.released(&hold.claim, span, "caller", outcome);
+    }
+
     async fn give_back(&self, hold: &Hold, until: Moment) -> Result<()> {
         let mut retry = Retry::default();
         let mut repeated = false;

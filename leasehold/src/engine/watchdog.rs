@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::{Hold, Kind, Shared, presence};
 use crate::model::{Moment, Ttl};
@@ -182,7 +183,9 @@ async fn watch(ended: Ended) {
         }
         let due = shared.watchdog.lock().take(shared.clock.now());
         for (kind, batch) in into_batches(shared, due) {
-            batches.spawn(renew(Arc::clone(shared), kind, batch));
+            let span = shared.observer.renewing(batch.len());
+            let renewal = renew(Arc::clone(shared), kind, batch, span.clone());
+            batches.spawn(renewal.instrument(span));
         }
     }
 }
@@ -227,7 +230,7 @@ fn into_batches(shared: &Shared, due: Vec<Arc<Hold>>) -> Vec<(Kind, Vec<Arc<Hold
 }
 
 /// Asks the store about one batch, and tells every hold what was said of it.
-async fn renew(shared: Arc<Shared>, kind: Kind, holds: Vec<Arc<Hold>>) {
+async fn renew(shared: Arc<Shared>, kind: Kind, holds: Vec<Arc<Hold>>, span: Span) {
     shared
         .counts
         .renewal_batches
@@ -245,18 +248,27 @@ async fn renew(shared: Arc<Shared>, kind: Kind, holds: Vec<Arc<Hold>>) {
     let patience = holds.iter().map(|hold| hold.term().ttl().period()).min();
     let until = asked.after(patience.unwrap_or_default());
     let ttls: Vec<_> = renewals.iter().map(|renewal| renewal.ttl).collect();
-    match kind.renew(&shared.store, renewals, until).await {
+    let outcome = kind.renew(&shared.store, renewals, until).await;
+    let answered = matches!(&outcome, Outcome::Done(_));
+    span.record("outcome", if answered { "answered" } else { "unknown" });
+    match outcome {
         Outcome::Done(held) if held.len() == holds.len() => {
             for ((hold, held), ttl) in holds.iter().zip(held).zip(ttls) {
                 if held {
+                    let margin = hold.remaining();
+                    if ttl.is_some() && !margin.is_zero() {
+                        shared.observer.renewed(&hold.claim, margin);
+                    }
                     hold.confirmed(asked, ttl);
                 } else {
                     hold.lose("the store no longer has it");
                 }
             }
         }
-        Outcome::Done(_) => doubt(&holds, "a renewal's reply is of another length"),
-        Outcome::Refused(error) | Outcome::Unknown(error) => doubt(&holds, &error.to_string()),
+        Outcome::Done(_) => doubt(&shared, &holds, "a renewal's reply is of another length"),
+        Outcome::Refused(error) | Outcome::Unknown(error) => {
+            doubt(&shared, &holds, &error.to_string());
+        }
     }
     let mut schedule = shared.watchdog.lock();
     for hold in &holds {
@@ -270,8 +282,8 @@ async fn renew(shared: Arc<Shared>, kind: Kind, holds: Vec<Arc<Hold>>) {
     shared.watchdog.changed.notify_one();
 }
 
-fn doubt(holds: &[Arc<Hold>], error: &str) {
-    tracing::warn!(holds = holds.len(), error, "renewal got no definite answer");
+fn doubt(shared: &Shared, holds: &[Arc<Hold>], error: &str) {
+    shared.observer.uncertain(holds.len(), error);
     for hold in holds {
         let pause = hold.term().ttl().period() / 8;
         hold.doubt(pause.min(Duration::from_millis(500)));

@@ -10,7 +10,9 @@
 //! | [`reentrancy`] | Who may enter again? |
 //! | [`from_redisson`] | Which call does what a method of Redisson's locks does? |
 //! | [`cancelling`] | What is left when a future or a guard is dropped? |
+//! | [`observing`] | What is told to `tracing`, and measured for `metrics`? |
 //! | [`testing`] | How do you test code that takes locks? |
+//! | [`blocking`](crate::blocking) | How do threads take locks, without asynchronous code? |
 //! | [`the_command`] | `leasehold run` and its exit codes |
 
 #[doc = include_str!("cancelling.md")]
@@ -33,6 +35,9 @@ pub mod guarantees {}
 
 #[doc = include_str!("leases_and_loss.md")]
 pub mod leases_and_loss {}
+
+#[doc = include_str!("observing.md")]
+pub mod observing {}
 
 #[doc = include_str!("reentrancy.md")]
 pub mod reentrancy {}

@@ -55,6 +55,11 @@ impl LeaseTerm {
     }
 }
 
+/// Why a hold is lost whose lease ran out.
+pub(crate) const RAN_OUT: &str = "its lease ran out";
+/// Why a hold is lost whose client was closed.
+pub(crate) const CLIENT_CLOSED: &str = "its client was closed";
+
 /// What a client knows of one lease. Pure: the caller tells the time.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
@@ -94,7 +99,7 @@ impl Tracker {
     /// How the hold ended, if it did by `now`. Latches the loss of a lease that ran out.
     pub(crate) fn ended(&mut self, now: Moment) -> Option<End> {
         if self.ended.is_none() && now >= self.deadline {
-            self.ended = Some(End::Lost("its lease ran out"));
+            self.ended = Some(End::Lost(RAN_OUT));
         }
         self.ended
     }

@@ -8,6 +8,7 @@ pub(crate) mod clock;
 mod introduction;
 pub(crate) mod local;
 pub(crate) mod memory;
+pub(crate) mod observe;
 pub(crate) mod redis;
 
 use std::sync::Arc;
@@ -128,6 +129,15 @@ impl Store {
             Self::Memory(store) => store.unlisten(channel),
             Self::Local(store) => store.unlisten(name, channel),
             Self::Redis(store) => store.unlisten(channel),
+        }
+    }
+
+    /// What kind of store it is, in a word.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Local(_) => "local",
+            Self::Redis(_) => "redis",
         }
     }
 

@@ -17,7 +17,7 @@ use crate::error::{Error, Refusal, Result};
 use crate::model::Moment;
 use crate::op::Operation;
 use crate::op::record::WriteRecord;
-use crate::store::{Clock, Event, Events, Introduction};
+use crate::store::{Clock, Event, Events, Introduction, observe};
 
 /// So many silences in a row, and the connection is replaced.
 const SILENCES: u32 = 2;
@@ -73,7 +73,7 @@ impl Node {
     pub(super) async fn connect(endpoint: Arc<Endpoint>, events: Arc<dyn Events>) -> Result<Self> {
         let peers = Arc::new(Peers::default());
         let (connection, peer) = endpoint.dial(None, greet).await?;
-        tracing::debug!(server = %endpoint, "connected");
+        observe::Connection::Commands.connected(&endpoint);
         let mut supervisor = Supervisor {
             endpoint,
             events,
@@ -210,7 +210,7 @@ impl Line {
         }
         if silences.count >= SILENCES {
             drop(silences);
-            tracing::warn!(server = %self.server, "the server is silent, connecting anew");
+            observe::silent(&self.server);
             self.end();
         }
     }
@@ -254,7 +254,7 @@ impl Supervisor {
         backoff.connected();
         loop {
             driver.join_next().await;
-            tracing::warn!(server = %self.endpoint, "lost the connection");
+            observe::Connection::Commands.disconnected(&self.endpoint, "it ended");
             let lost = format!("the connection to {} was lost", self.endpoint);
             state.send_replace(State::Down(Error::unavailable(lost)));
             let mut told = false;
@@ -264,11 +264,7 @@ impl Supervisor {
                     Ok(dialled) => break dialled,
                     Err(error) => {
                         if !std::mem::replace(&mut told, true) {
-                            tracing::warn!(
-                                server = %self.endpoint,
-                                %error,
-                                "cannot connect, trying on"
-                            );
+                            observe::Connection::Commands.unreachable(&self.endpoint, &error);
                         }
                         state.send_replace(State::Down(error));
                     }
@@ -277,7 +273,7 @@ impl Supervisor {
             backoff.connected();
             let line;
             (line, driver) = self.line(connection, peer);
-            tracing::info!(server = %self.endpoint, line = line.number, "connected again");
+            observe::Connection::Commands.reconnected(&self.endpoint);
             state.send_replace(State::Up(line));
             self.events.heard(Event::Reset);
         }

@@ -17,7 +17,7 @@ use super::error;
 use super::node::text;
 use crate::error::Result;
 use crate::model::Moment;
-use crate::store::{Clock, Events};
+use crate::store::{Clock, Events, observe};
 
 /// So many commands are out at a time, so that many channels cost few round trips.
 const ABREAST: usize = 64;
@@ -250,7 +250,7 @@ impl Supervisor {
             let Err(reason) = self.serve(&mut session).await else {
                 return;
             };
-            tracing::warn!(server = %self.endpoint, reason, "lost the wake-up connection");
+            observe::Connection::Announcements.disconnected(&self.endpoint, &reason);
             drop(session);
             self.desk.lost();
         }
@@ -279,11 +279,7 @@ impl Supervisor {
                         return Session::new(connection, pushes, *limit);
                     }
                     Err(error) if !std::mem::replace(&mut told, true) => {
-                        tracing::warn!(
-                            server = %endpoint,
-                            %error,
-                            "cannot connect for wake-ups, trying on"
-                        );
+                        observe::Connection::Announcements.unreachable(endpoint, &error);
                     }
                     Err(_) => {}
                 }
@@ -294,7 +290,10 @@ impl Supervisor {
         loop {
             tokio::select! {
                 session = &mut dialling => {
-                    tracing::debug!(server = %endpoint, "connected for wake-ups");
+                    match again {
+                        true => observe::Connection::Announcements.reconnected(endpoint),
+                        false => observe::Connection::Announcements.connected(endpoint),
+                    }
                     return Some(session);
                 }
                 order = orders.recv() => desk.take(order?),
