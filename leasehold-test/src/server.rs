@@ -8,11 +8,13 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisResult};
+use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+/// How long a command of a test's own may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a lost race for a port is run again.
 const TRIES: u32 = 10;
 
@@ -119,8 +121,10 @@ impl Server {
     /// When the server does not take it.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("the URL is well formed");
+        // A machine that is busy with other tests must not fail this one.
+        let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
         client
-            .get_multiplexed_async_connection()
+            .get_multiplexed_async_connection_with_config(&patient)
             .await
             .expect("the server takes a connection")
     }
