@@ -29,7 +29,7 @@ async fn redis() -> (Server, Client) {
     (server, client)
 }
 
-async fn rise_among_contenders(kind: Kind) {
+async fn tokens_rise_in_the_order_of_the_holds(kind: Kind) {
     let store = Backend::start(kind).await;
     let order = Arc::new(Mutex::new(vec![]));
     let mut tasks = tokio::task::JoinSet::new();
@@ -55,7 +55,7 @@ async fn rise_among_contenders(kind: Kind) {
     assert!(order.is_sorted_by(|earlier, later| earlier < later));
 }
 
-async fn rise_through_a_reopened_store(kind: Kind) {
+async fn tokens_rise_through_a_reopened_store(kind: Kind) {
     let store = Backend::start(kind).await;
     let client = store.client().await;
     let mut last = mint(&client).await;
@@ -69,7 +69,7 @@ async fn rise_through_a_reopened_store(kind: Kind) {
     }
 }
 
-async fn one_token_for_one_hold(kind: Kind) {
+async fn a_hold_has_one_token_as_long_as_it_is_known(kind: Kind) {
     let store = Backend::start(kind).await;
     let client = store.client().await;
     let mutex = client.mutex("m").ttl(Duration::from_millis(600)).fenced();
@@ -96,18 +96,32 @@ async fn one_token_for_one_hold(kind: Kind) {
     plain.release().await.unwrap();
 }
 
+macro_rules! on {
+    ($store:ident $kind:ident; $($name:ident),* $(,)?) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let test = super::$name(leasehold_test::Kind::$kind);
+                    leasehold_test::within(stringify!($name), test).await;
+                }
+            )*
+        }
+    };
+}
+
 macro_rules! everywhere {
-    ($($name:ident: $test:ident),* $(,)?) => {
-        mod memory { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Memory).await; } )* }
-        mod local { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Local).await; } )* }
-        mod on_a_server { $( #[tokio::test] async fn $name() { super::$test(leasehold_test::Kind::Redis).await; } )* }
+    ($($tests:tt)*) => {
+        on!(memory Memory; $($tests)*);
+        on!(local Local; $($tests)*);
+        on!(redis_server Redis; $($tests)*);
     };
 }
 
 everywhere! {
-    tokens_rise_in_the_order_of_the_holds: rise_among_contenders,
-    tokens_rise_through_a_reopened_store: rise_through_a_reopened_store,
-    a_hold_has_one_token_as_long_as_it_is_known: one_token_for_one_hold,
+    tokens_rise_in_the_order_of_the_holds,
+    tokens_rise_through_a_reopened_store,
+    a_hold_has_one_token_as_long_as_it_is_known,
 }
 
 #[tokio::test]
@@ -160,6 +174,54 @@ async fn what_a_java_program_counts_is_part_of_the_sequence() {
         assert_eq!(server.query::<u64>(&["INCR", KEY]).await, ahead + 2);
         assert_eq!(mint(&client).await.get(), ahead + 3);
     }
+}
+
+#[tokio::test]
+async fn at_03_a_token_is_exact_to_the_end_of_the_numbers() {
+    let (server, client) = redis().await;
+    for start in [1_u64 << 53, (1 << 53) + 1, i64::MAX.unsigned_abs() - 2] {
+        server.query::<()>(&["SET", KEY, &start.to_string()]).await;
+        for step in 1..=3 {
+            if start + step > i64::MAX.unsigned_abs() {
+                let taken = client.mutex("m").fenced().try_lock().await;
+                assert!(matches!(taken, Err(Error::Protocol(_))), "{taken:?}");
+                assert_eq!(server.keys().await, [KEY], "no lock is left");
+                continue;
+            }
+            let token = mint(&client).await.get();
+            assert_eq!(token, start + step);
+            assert_eq!(server.query::<u64>(&["GET", KEY]).await, token);
+        }
+    }
+}
+
+#[tokio::test]
+async fn fn_03_one_counter_for_each_name_and_none_is_missed() {
+    let (server, client) = redis().await;
+    for number in 0..200 {
+        let name = format!("m:{number}");
+        let guard = client.mutex(&name).fenced().lock().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    let keys = server.keys().await;
+    assert_eq!(keys.len(), 200);
+    for key in &keys {
+        assert!(key.starts_with("redisson_lock_token:{m:"), "{key}");
+        assert_eq!(server.query::<i64>(&["PTTL", key]).await, -1);
+    }
+    let before = mint(&client).await;
+    let ttl = Duration::from_millis(300);
+    let guard = client.mutex("m").ttl(ttl).fenced().lock().await.unwrap();
+    assert_eq!(server.query::<u64>(&["DEL", KEY]).await, 1);
+    let sent = testing::stats(&client).renewal_batches;
+    eventually("it is renewed", async || {
+        testing::stats(&client).renewal_batches > sent + 1
+    })
+    .await;
+    assert!(guard.token().unwrap() > before);
+    let token = guard.token().unwrap();
+    guard.release().await.unwrap();
+    assert!(mint(&client).await > token);
 }
 
 #[tokio::test]

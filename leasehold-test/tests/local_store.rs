@@ -317,14 +317,37 @@ async fn a_file_of_another_boot_holds_nothing() {
     let file = lock_files(dir.path()).remove(0);
     let held = fs::read(&file).unwrap();
     assert!(a.mutex("name").is_locked().await.unwrap());
-    fs::write(&file, of_another_boot(held)).unwrap();
+    fs::write(&file, of_another_boot(held, ("", ""))).unwrap();
     assert!(!a.mutex("name").is_locked().await.unwrap());
     assert!(a.mutex("name").try_lock().await.unwrap().is_some());
 }
 
+#[tokio::test]
+async fn a_token_rises_through_a_reboot() {
+    let dir = directory();
+    let a = client(dir.path()).await;
+    let fenced = a.mutex("name").fenced();
+    let guard = fenced.lock().await.unwrap();
+    let before = guard.token().unwrap();
+    let _hold = guard.forget();
+    let file = lock_files(dir.path()).remove(0);
+    let held = fs::read(&file).unwrap();
+    // Far ahead of the clock, so that only what was kept can bring the next one.
+    let ahead = before.get().to_string().replacen('1', "8", 1);
+    let held = of_another_boot(held, (&before.to_string(), &ahead));
+    fs::write(&file, held).unwrap();
+    let guard = fenced.try_lock().await.unwrap().unwrap();
+    assert_eq!(
+        guard.token().unwrap().get(),
+        ahead.parse::<u64>().unwrap() + 1
+    );
+    guard.release().await.unwrap();
+    assert_eq!(a.list("*").await.unwrap(), [], "a token is no lock");
+}
+
 /// The same state, written by a machine that booted another time. Of a file's two descriptors,
 /// the first one is the newest after one write.
-fn of_another_boot(mut bytes: Vec<u8>) -> Vec<u8> {
+fn of_another_boot(mut bytes: Vec<u8>, (was, is): (&str, &str)) -> Vec<u8> {
     let number = |bytes: &[u8], at: usize| {
         let four: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
         usize::try_from(u32::from_le_bytes(four)).unwrap()
@@ -337,6 +360,9 @@ fn of_another_boot(mut bytes: Vec<u8>) -> Vec<u8> {
         .position(|window| window == boot.trim().as_bytes())
         .unwrap();
     payload[at] = if payload[at] == b'0' { b'1' } else { b'0' };
+    if let Some(at) = String::from_utf8_lossy(payload).find(was) {
+        payload[at..at + is.len()].copy_from_slice(is.as_bytes());
+    }
     let crc = crc32fast::hash(payload).to_le_bytes();
     bytes[24..28].copy_from_slice(&crc);
     let crc = crc32fast::hash(&bytes[..28]).to_le_bytes();

@@ -189,7 +189,7 @@ async fn a_replica_answers_no_script_whatever_is_under_the_key() {
                     .query_async(&mut connection)
                     .await;
                 let error = reply.expect_err("a replica must not answer for its master");
-                // Redis 6 puts the place in the script before the code, so the words are looked for.
+                // Redis 6 puts the place in the script before the code: look for the words.
                 let refused = error.to_string().contains("against a read only replica");
                 assert!(refused, "{name} {keys:?} {count}: {error}");
             }

@@ -122,6 +122,12 @@ pub async fn call(client: &Client, call: &Call) -> Result<Reply> {
             };
             run(client, &mutex::Inspect { name }, read).await
         }
+        plain => call_plain(client, plain).await,
+    }
+}
+
+async fn call_plain(client: &Client, call: Call) -> Result<Reply> {
+    match call {
         Call::PlainAcquire {
             name,
             hold,
@@ -154,6 +160,7 @@ pub async fn call(client: &Client, call: &Call) -> Result<Reply> {
             };
             run(client, &plain::Inspect { name }, read).await
         }
+        _ => Err(Error::config("this is no operation of the plain format")),
     }
 }
 

@@ -15,9 +15,13 @@ macro_rules! on {
     };
 }
 
-/// As `on!`, for mutexes of one format, fenced or not: `on_flavour!(Plain false; memory Memory; …)`.
+/// As `on!`, for mutexes of one format, fenced or not.
 macro_rules! on_flavour {
-    ($wire:ident $fenced:literal; $store:ident $kind:ident; $($part:ident :: $name:ident),* $(,)?) => {
+    (
+        $wire:ident $fenced:literal;
+        $store:ident $kind:ident;
+        $($part:ident :: $name:ident),* $(,)?
+    ) => {
         mod $store {
             $(
                 #[tokio::test]

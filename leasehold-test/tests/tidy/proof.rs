@@ -78,6 +78,9 @@ fn bad_scripts_are_found() {
         guards("local x = redis.pcall('hget', KEYS[1], 'x')").len(),
         1
     );
+    assert!(guards("local x = redis.pcall('getex', KEYS[1])").is_empty());
+    let lasting = "local x = redis.pcall('getex', KEYS[1], 'EX', 9)";
+    assert_eq!(guards(lasting).len(), 1);
     assert_eq!(included_scripts("include_str!(\"lua/a.lua\")"), ["a.lua"]);
 }
 

@@ -283,9 +283,10 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire): it is left alone.
-    /// In the plain format any text of at most 1 KiB is taken for a lock. After [`Error::Timeout`]
-    /// the lock may have been broken; it is not tried again, since that might break the next one's.
+    /// [`Error::Protocol`] for a key that is no mutex of this [`wire`](Self::wire): it is left
+    /// alone. In the plain format any text of at most 1 KiB is taken for a lock. After
+    /// [`Error::Timeout`] the lock may have been broken; it is not tried again, since that might
+    /// break the next one's.
     ///
     /// # Cancel safety
     ///
