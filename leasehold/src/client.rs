@@ -104,6 +104,11 @@ impl Client {
         self.core.fresh_owner()
     }
 
+    #[cfg(feature = "blocking")]
+    pub(crate) fn id(&self) -> ClientId {
+        self.core.id
+    }
+
     /// The directory of a local store; none for the others.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {

@@ -1,5 +1,6 @@
 //! The client, for threads.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use super::driver::{Driver, Thread};
 use crate::client::CloseReport;
 use crate::error::Result;
 use crate::lock::Status;
+use crate::model::Owner;
 use crate::store::memory::Memory;
 
 /// A connection to one lock store, for threads. Cheap to clone; every clone is the same client.
@@ -84,6 +86,45 @@ impl Client {
         Mutex::new(self.driver.client.mutex(name), &self.driver)
     }
 
+    /// A new owner: whoever shows it may enter again what it holds; see
+    /// [`owner`](crate::Client::owner).
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.driver.client.owner()
+    }
+
+    /// The owner that the calling thread is: the same at every call on this thread and client.
+    ///
+    /// With `mutex.owner(&client.thread_owner())` a thread enters again what it holds, as with
+    /// Redisson. Nothing uses it unless it is shown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> leasehold::Result<()> {
+    /// let client = leasehold::blocking::Client::memory();
+    /// let mutex = client.mutex("orders:42").owner(&client.thread_owner());
+    /// let outer = mutex.lock()?;
+    /// let inner = mutex.lock()?;
+    /// assert_eq!(mutex.hold_count(&client.thread_owner())?, 2);
+    /// inner.release()?;
+    /// outer.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn thread_owner(&self) -> Owner {
+        let client = &self.driver.client;
+        OWNERS.with_borrow_mut(|owners| {
+            if let Some(owner) = owners.iter().find(|owner| owner.belongs_to(client.id())) {
+                return owner.clone();
+            }
+            let owner = client.owner();
+            owners.push(owner.clone());
+            owner
+        })
+    }
+
     /// The directory of a local store; none for the others.
     #[must_use]
     pub fn directory(&self) -> Option<&Path> {
@@ -131,6 +172,11 @@ impl Client {
     }
 }
 
+thread_local! {
+    /// Who this thread is, for each client that asked.
+    static OWNERS: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Settings of a [`Client`]; see [`Client::builder`].
 #[derive(Clone, Debug, Default)]
 pub struct ClientBuilder {
@@ -159,6 +205,43 @@ impl ClientBuilder {
     #[must_use]
     pub fn call_timeout(self, timeout: Duration) -> Self {
         let inner = self.inner.call_timeout(timeout);
+        Self { inner }
+    }
+
+    /// What stands in front of the name of every lock; see
+    /// [`prefix`](crate::ClientBuilder::prefix).
+    #[must_use]
+    pub fn prefix(self, prefix: &str) -> Self {
+        let inner = self.inner.prefix(prefix);
+        Self { inner }
+    }
+
+    /// Says what this client is for; see [`label`](crate::ClientBuilder::label).
+    #[must_use]
+    pub fn label(self, label: &str) -> Self {
+        let inner = self.inner.label(label);
+        Self { inner }
+    }
+
+    /// Trusts servers by these authorities and no others; see
+    /// [`ca_certificate`](crate::ClientBuilder::ca_certificate).
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn ca_certificate(self, pem: impl Into<Vec<u8>>) -> Self {
+        let inner = self.inner.ca_certificate(pem);
+        Self { inner }
+    }
+
+    /// Shows this certificate to the server; see
+    /// [`client_certificate`](crate::ClientBuilder::client_certificate).
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn client_certificate(
+        self,
+        certificate_pem: impl Into<Vec<u8>>,
+        key_pem: impl Into<Vec<u8>>,
+    ) -> Self {
+        let inner = self.inner.client_certificate(certificate_pem, key_pem);
         Self { inner }
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::Lease;
 use super::driver::Driver;
 use crate::error::Result;
-use crate::model::HoldId;
 use crate::model::lease::LeaseState;
+use crate::model::{HoldId, Token};
 
 /// A hold of a [`Mutex`](super::Mutex), given back when dropped.
 ///
@@ -106,6 +106,12 @@ impl MutexGuard {
     #[must_use]
     pub fn hold_id(&self) -> &HoldId {
         self.inner.hold_id()
+    }
+
+    /// The fencing token of this hold; see [`token`](crate::MutexGuard::token).
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        self.inner.token()
     }
 
     /// Lets a fixed lease last for `lease` from now; see [`extend`](crate::MutexGuard::extend).

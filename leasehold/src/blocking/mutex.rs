@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::driver::Driver;
 use super::{Interrupt, Lease, MutexGuard};
 use crate::error::{Error, Result};
-use crate::lock::Status;
-use crate::model::{HoldId, Wait};
+use crate::lock::{Holder, Status};
+use crate::model::owner::Identity;
+use crate::model::{HoldId, Owner, Wait, Wire};
 
 /// A lock that one hold has at a time, across processes and machines: for threads.
 ///
@@ -81,6 +82,29 @@ impl Mutex {
     #[must_use]
     pub fn wait(self, wait: Wait) -> Self {
         let inner = self.inner.wait(wait);
+        Self { inner, ..self }
+    }
+
+    /// Takes the lock for `owner`, who enters again where it holds already; see
+    /// [`owner`](crate::Mutex::owner). The owner that a thread is comes from
+    /// [`thread_owner`](super::Client::thread_owner).
+    #[must_use]
+    pub fn owner(self, owner: &Owner) -> Self {
+        let inner = self.inner.owner(owner);
+        Self { inner, ..self }
+    }
+
+    /// In which format the lock is kept; see [`wire`](crate::Mutex::wire).
+    #[must_use]
+    pub fn wire(self, wire: Wire) -> Self {
+        let inner = self.inner.wire(wire);
+        Self { inner, ..self }
+    }
+
+    /// Gives every hold a fencing token; see [`fenced`](crate::Mutex::fenced).
+    #[must_use]
+    pub fn fenced(self) -> Self {
+        let inner = self.inner.fenced();
         Self { inner, ..self }
     }
 
@@ -219,7 +243,7 @@ impl Mutex {
         self.driver.call(self.inner.is_locked())
     }
 
-    /// How many times `hold` has entered; 0 if it does not hold the lock.
+    /// Whether `who` holds the lock at this moment; see [`is_held_by`](crate::Mutex::is_held_by).
     ///
     /// # Errors
     ///
@@ -229,8 +253,53 @@ impl Mutex {
     ///
     /// In asynchronous code.
     #[track_caller]
-    pub fn hold_count(&self, hold: &HoldId) -> Result<u64> {
-        self.driver.call(self.inner.hold_count(hold))
+    pub fn is_held_by(&self, who: &impl Identity) -> Result<bool> {
+        self.driver.call(self.inner.is_held_by(who))
+    }
+
+    /// Takes over a hold that another process, or an earlier run, has made; see
+    /// [`adopt`](crate::Mutex::adopt).
+    ///
+    /// # Errors
+    ///
+    /// As the asynchronous one.
+    ///
+    /// # Panics
+    ///
+    /// In asynchronous code.
+    #[track_caller]
+    pub fn adopt(&self, hold: HoldId) -> Result<MutexGuard> {
+        let guard = self.driver.call(self.inner.adopt(hold))?;
+        Ok(MutexGuard::new(guard, &self.driver))
+    }
+
+    /// Every hold of the lock with what is known of its client; see
+    /// [`holders`](crate::Mutex::holders).
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    ///
+    /// # Panics
+    ///
+    /// In asynchronous code.
+    #[track_caller]
+    pub fn holders(&self) -> Result<Vec<Holder>> {
+        self.driver.call(self.inner.holders())
+    }
+
+    /// How many times `who` has entered; 0 if it does not hold the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`](Self::status).
+    ///
+    /// # Panics
+    ///
+    /// In asynchronous code.
+    #[track_caller]
+    pub fn hold_count(&self, who: &impl Identity) -> Result<u64> {
+        self.driver.call(self.inner.hold_count(who))
     }
 
     /// What is left of the lease; none if the lock is free or has no TTL.

@@ -1,13 +1,12 @@
 //! The acquire loop: try, listen, try again, sleep until woken.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
 
+use super::chance::{jitter, random};
 use super::hub::{Listening, Woken};
 use super::observe::Cause;
 use super::queue::{SILENCE, Turn, Word};
@@ -474,14 +473,4 @@ fn known_busy(turn: Option<&mut Turn>, now: Moment) -> Option<Moment> {
 /// Refusals that may pass by themselves while a caller waits.
 fn worth_waiting(error: &Error) -> bool {
     error.is_retryable() && !matches!(error, Error::Refused(Refusal::OutOfMemory(_)))
-}
-
-fn jitter(most: Duration) -> Duration {
-    let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1);
-    Duration::from_nanos(random() % nanos)
-}
-
-/// A number that no other waiter is likely to have.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod acquire;
 pub(crate) mod adopt;
+mod chance;
 pub(crate) mod claim;
 pub(crate) mod hold;
 pub(crate) mod hub;
