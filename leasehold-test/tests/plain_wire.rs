@@ -281,13 +281,14 @@ async fn a_repeated_acquire_knows_its_own_token() {
         };
         testing::call(&client, &call).await.unwrap().text
     };
-    assert_eq!(acquire(1, 30).await, "Held");
-    assert_eq!(acquire(1, 60).await, "Held");
-    // One whose beginning is the same is another.
-    assert_eq!(acquire(11, 30).await, "Busy");
+    assert_eq!(acquire(11, 30).await, "Held");
+    assert_eq!(acquire(11, 60).await, "Held");
+    // One that begins as it does, or as which it begins, is another.
+    assert_eq!(acquire(1, 30).await, "Busy");
+    assert_eq!(acquire(111, 30).await, "Busy");
     let left: i64 = server.query(&["PTTL", "m"]).await;
     assert!(left > 58_000, "{left}");
-    assert_eq!(acquire(1, 10).await, "Held");
+    assert_eq!(acquire(11, 10).await, "Held");
     let left: i64 = server.query(&["PTTL", "m"]).await;
     assert!(left > 58_000, "a longer TTL is kept: {left}");
 }
