@@ -355,3 +355,25 @@ async fn a_guarded_write_refuses_a_holder_that_has_been_overtaken() {
     assert!(write(10_000_000_000_000_000, "z").await);
     next.release().await.unwrap();
 }
+
+#[tokio::test]
+async fn only_the_rights_that_are_used_are_needed() {
+    const RIGHTS: &str = "few on nopass resetchannels ~m ~redisson_lock_token:{m} \
+        &redisson_lock__channel:{m} -@all +hello +evalsha +script|load +hdel +hget +hset +exists \
+        +pttl +pexpire +hexists +del +publish";
+    let (server, _) = redis().await;
+    let mut user = vec!["ACL", "SETUSER"];
+    user.extend(RIGHTS.split_whitespace());
+    server.query::<()>(&user).await;
+    let url = format!("redis://few@127.0.0.1:{}", server.port());
+    let few = Client::connect(&url).await.unwrap();
+    for right in ["+time", "+incr", "+set", "+get"] {
+        let taken = few.mutex("m").fenced().try_lock().await;
+        let refused = matches!(taken, Err(Error::Refused(Refusal::Permission(_))));
+        assert!(refused, "without {right}: {taken:?}");
+        assert!(!server.keys().await.contains(&"m".to_owned()));
+        server.query::<()>(&["ACL", "SETUSER", "few", right]).await;
+    }
+    let first = mint(&few).await;
+    assert!(mint(&few).await > first);
+}

@@ -281,13 +281,14 @@ async fn a_repeated_acquire_knows_its_own_token() {
         };
         testing::call(&client, &call).await.unwrap().text
     };
-    assert_eq!(acquire(1, 30).await, "Held");
-    assert_eq!(acquire(1, 60).await, "Held");
-    // One whose beginning is the same is another.
-    assert_eq!(acquire(11, 30).await, "Busy");
+    assert_eq!(acquire(11, 30).await, "Held");
+    assert_eq!(acquire(11, 60).await, "Held");
+    // One that begins as it does, or as which it begins, is another.
+    assert_eq!(acquire(1, 30).await, "Busy");
+    assert_eq!(acquire(111, 30).await, "Busy");
     let left: i64 = server.query(&["PTTL", "m"]).await;
     assert!(left > 58_000, "{left}");
-    assert_eq!(acquire(1, 10).await, "Held");
+    assert_eq!(acquire(11, 10).await, "Held");
     let left: i64 = server.query(&["PTTL", "m"]).await;
     assert!(left > 58_000, "a longer TTL is kept: {left}");
 }
@@ -390,4 +391,38 @@ async fn a_plain_lock_can_be_fenced() {
     let hash = client.mutex("m").fenced().lock().await.unwrap();
     assert!(hash.token().unwrap() > token);
     hash.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_rights_that_are_used_are_needed() {
+    const RIGHTS: &str = "few on nopass resetchannels ~m ~redisson_lock_token:{m} \
+        &leasehold_plain:{m} -@all +hello +evalsha +script|load +get +getex +set +pttl +pexpire \
+        +del +publish +subscribe +unsubscribe +ping";
+    let (server, _, mut peer) = start().await;
+    let mut user = vec!["ACL", "SETUSER"];
+    user.extend(RIGHTS.split_whitespace());
+    server.query::<()>(&user).await;
+    let url = format!("redis://few@127.0.0.1:{}", server.port());
+    let few = Client::connect(&url).await.unwrap();
+    let mutex = plain(&few).ttl(Duration::from_millis(600));
+    assert!(peer.lock("300").await);
+    let guard = within("the lock", mutex.lock()).await.unwrap();
+    let sent = stats(&few).renewal_batches;
+    eventually("it is renewed", async || {
+        stats(&few).renewal_batches > sent + 2
+    })
+    .await;
+    assert_eq!(guard.lease().state(), LeaseState::Held);
+    assert!(mutex.is_locked().await.unwrap());
+    guard.release().await.unwrap();
+    assert!(!mutex.force_unlock().await.unwrap());
+    // Fencing needs two more.
+    let fenced = mutex.fenced();
+    assert!(matches!(fenced.lock().await, Err(Error::Refused(_))));
+    server
+        .query::<()>(&["ACL", "SETUSER", "few", "+incr", "+time"])
+        .await;
+    let guard = fenced.lock().await.unwrap();
+    assert!(guard.token().is_some());
+    guard.release().await.unwrap();
 }

@@ -14,6 +14,6 @@ pub enum Wire {
     /// redsync, node-redlock, redis-py's `Lock`, redislock and many others.
     ///
     /// Such holders do not announce a release, so waiters also ask again and again, with pauses
-    /// from 20 up to 250 ms.
+    /// from 20 up to 250 ms. On a server it needs Redis 6.2 or newer, or Valkey.
     Plain,
 }
