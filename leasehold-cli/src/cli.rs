@@ -108,8 +108,8 @@ pub(crate) enum Command {
 }
 
 const RUN_NOTES: &str = "\
-The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold, and LEASEHOLD_URL
-without its password if there is a URL. Signals are passed on to it. In a terminal it has the
+The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold, LEASEHOLD_TOKEN if
+the hold is fenced, and LEASEHOLD_URL without its password if there is a URL. Signals are passed on to it. In a terminal it has the
 foreground; if standard output is a pipe, only when it asks for it, since a pager at the other end
 needs the terminal, too.
 
@@ -156,6 +156,9 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) label: Label,
+
+    #[command(flatten)]
+    pub(crate) form: Form,
 }
 
 #[derive(Debug, Args)]
@@ -181,6 +184,27 @@ pub(crate) struct Label {
     pub(crate) label: Option<String>,
 }
 
+/// In which format the lock is kept.
+#[derive(Debug, Args)]
+pub(crate) struct Format {
+    /// The lock is in the plain format, SET NAME TOKEN NX PX: that of redsync, node-redlock,
+    /// redis-py and many others. All who use one name must use one format; ls does not list it.
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+/// What there is to choose about a lock that is taken.
+#[derive(Debug, Args)]
+pub(crate) struct Form {
+    #[command(flatten)]
+    pub(crate) format: Format,
+
+    /// Get a fencing token: a number higher than that of every fenced hold of the lock before.
+    /// run gives it to the command as LEASEHOLD_TOKEN, acquire prints it as a second line.
+    #[arg(long)]
+    pub(crate) fenced: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Acquire {
     /// The lock.
@@ -193,12 +217,15 @@ pub(crate) struct Acquire {
     #[command(flatten)]
     pub(crate) patience: Patience,
 
-    /// One line of JSON: name, hold, remaining_ms.
+    /// One line of JSON: name, hold, remaining_ms, and if fenced: token, as a text.
     #[arg(long)]
     pub(crate) json: bool,
 
     #[command(flatten)]
     pub(crate) label: Label,
+
+    #[command(flatten)]
+    pub(crate) form: Form,
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +241,9 @@ pub(crate) struct Renew {
     /// Default: 30s.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) lease: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -224,6 +254,9 @@ pub(crate) struct Release {
     /// The hold, as acquire printed it.
     #[arg(long, value_name = "ID")]
     pub(crate) hold: String,
+
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// The kinds of lock that `run` can take.
@@ -242,6 +275,9 @@ pub(crate) struct Status {
     /// label, since_ms; null is what is not known.
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -256,6 +292,9 @@ pub(crate) struct Wait {
     /// The exit code when the lock is still held at the end of the wait. Default: 75.
     #[arg(short = 'E', long, value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
+
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
@@ -277,6 +316,9 @@ pub(crate) struct Unlock {
     /// Yes, break it: its holder learns of it at its next renewal, so for a while two may work.
     #[arg(long)]
     pub(crate) force: bool,
+
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]

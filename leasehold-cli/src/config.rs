@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use leasehold::HoldId;
+use leasehold::{HoldId, Wire};
 
 use crate::cli::{self, Cli};
 use crate::exit::Exit;
@@ -26,30 +26,58 @@ pub(crate) enum Task {
 /// What needs a store, but neither signals nor time to tidy up.
 #[derive(Debug)]
 pub(crate) enum Question {
-    Status { name: String, json: bool },
+    Status { lock: Lock, json: bool },
     Ls { pattern: String, json: bool },
     Wait(Wait),
     Renew(Renew),
-    Release { name: String, hold: HoldId },
-    Unlock { name: String },
+    Release { lock: Lock, hold: HoldId },
+    Unlock { lock: Lock },
+}
+
+/// Which lock, and of what form.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    pub(crate) wire: Wire,
+    /// Whether a hold gets a token.
+    pub(crate) fenced: bool,
+}
+
+impl Lock {
+    fn new(name: String, format: &cli::Format) -> Self {
+        let wire = if format.plain {
+            Wire::Plain
+        } else {
+            Wire::Redisson
+        };
+        let fenced = false;
+        Self { name, wire, fenced }
+    }
+
+    fn taken(name: String, form: &cli::Form) -> Self {
+        Self {
+            fenced: form.fenced,
+            ..Self::new(name, &form.format)
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Renew {
-    pub(crate) name: String,
+    pub(crate) lock: Lock,
     pub(crate) hold: HoldId,
     pub(crate) lease: Duration,
 }
 
 impl Question {
     /// The lock that is asked about, if it is one.
-    pub(crate) fn name(&self) -> Option<&str> {
+    pub(crate) fn lock(&self) -> Option<&Lock> {
         match self {
-            Self::Status { name, .. } | Self::Release { name, .. } | Self::Unlock { name } => {
-                Some(name)
+            Self::Status { lock, .. } | Self::Release { lock, .. } | Self::Unlock { lock } => {
+                Some(lock)
             }
-            Self::Wait(wait) => Some(&wait.name),
-            Self::Renew(renew) => Some(&renew.name),
+            Self::Wait(wait) => Some(&wait.lock),
+            Self::Renew(renew) => Some(&renew.lock),
             Self::Ls { .. } => None,
         }
     }
@@ -57,14 +85,14 @@ impl Question {
 
 #[derive(Debug)]
 pub(crate) struct Wait {
-    pub(crate) name: String,
+    pub(crate) lock: Lock,
     pub(crate) longest: Option<Duration>,
     pub(crate) busy: Exit,
 }
 
 #[derive(Debug)]
 pub(crate) struct Run {
-    pub(crate) name: String,
+    pub(crate) lock: Lock,
     pub(crate) command: Vec<OsString>,
     pub(crate) patience: Patience,
     pub(crate) busy: Exit,
@@ -76,7 +104,7 @@ pub(crate) struct Run {
 
 #[derive(Debug)]
 pub(crate) struct Acquire {
-    pub(crate) name: String,
+    pub(crate) lock: Lock,
     pub(crate) lease: Duration,
     pub(crate) patience: Patience,
     pub(crate) busy: Exit,
@@ -129,23 +157,28 @@ impl TryFrom<cli::Command> for Question {
 
     fn try_from(command: cli::Command) -> Result<Self, Wrong> {
         Ok(match command {
-            cli::Command::Status(cli::Status { name, json }) => Self::Status { name, json },
+            cli::Command::Status(status) => Self::Status {
+                lock: Lock::new(status.name, &status.format),
+                json: status.json,
+            },
             cli::Command::Ls(cli::Ls { pattern, json }) => Self::Ls { pattern, json },
             cli::Command::Wait(wait) => Self::Wait(Wait {
-                name: wait.name,
+                lock: Lock::new(wait.name, &wait.format),
                 longest: wait.wait,
                 busy: busy(wait.conflict_exit_code),
             }),
             cli::Command::Renew(renew) => Self::Renew(Renew {
-                name: renew.name,
+                lock: Lock::new(renew.name, &renew.format),
                 hold: hold(&renew.hold)?,
                 lease: renew.lease.unwrap_or(Duration::from_secs(30)),
             }),
-            cli::Command::Release(cli::Release { name, hold: id }) => Self::Release {
-                name,
-                hold: hold(&id)?,
+            cli::Command::Release(release) => Self::Release {
+                hold: hold(&release.hold)?,
+                lock: Lock::new(release.name, &release.format),
             },
-            cli::Command::Unlock(cli::Unlock { name, force: true }) => Self::Unlock { name },
+            cli::Command::Unlock(unlock) if unlock.force => Self::Unlock {
+                lock: Lock::new(unlock.name, &unlock.format),
+            },
             cli::Command::Unlock(_) => {
                 return Err(
                     "unlock breaks the lock whoever holds it, and the holder learns of it \
@@ -185,7 +218,7 @@ impl TryFrom<cli::Run> for Run {
         Ok(Self {
             grace: grace(run.grace, lease)?,
             min_hold: min_hold_within(min_hold, lease)?,
-            name: run.name,
+            lock: Lock::taken(run.name, &run.form),
             command: run.command,
             patience: (&run.patience).into(),
             busy: busy(run.patience.conflict_exit_code),
@@ -198,7 +231,7 @@ impl TryFrom<cli::Run> for Run {
 impl From<cli::Acquire> for Acquire {
     fn from(acquire: cli::Acquire) -> Self {
         Self {
-            name: acquire.name,
+            lock: Lock::taken(acquire.name, &acquire.form),
             lease: acquire.lease,
             patience: (&acquire.patience).into(),
             busy: busy(acquire.patience.conflict_exit_code),

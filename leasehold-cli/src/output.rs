@@ -115,13 +115,17 @@ pub(crate) fn row(status: &Status) -> String {
     format!("{}: {}", escaped(&status.name), holder(status))
 }
 
-/// A hold that was just taken, as JSON.
+/// A hold that was just taken, as JSON. Its token is a text: many readers round large numbers.
 pub(crate) fn taken(name: &str, guard: &MutexGuard) -> Value {
-    json!({
+    let mut value = json!({
         "name": name,
         "hold": guard.hold_id().as_str(),
         "remaining_ms": millis(guard.lease().remaining()),
-    })
+    });
+    if let Some(token) = guard.token() {
+        value["token"] = token.to_string().into();
+    }
+    value
 }
 
 /// One lock as JSON.

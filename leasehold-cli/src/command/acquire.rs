@@ -34,7 +34,7 @@ async fn rehearse(place: &Place, task: &Acquire) -> Result<(), Error> {
 }
 
 fn mutex(client: &Client, task: &Acquire) -> Mutex {
-    client.mutex(&task.name).fixed_lease(task.lease)
+    super::mutex(client, &task.lock).fixed_lease(task.lease)
 }
 
 async fn take(
@@ -45,7 +45,7 @@ async fn take(
 ) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
     let wanted = Wanted {
-        name: &task.name,
+        name: &task.lock.name,
         mutex: &mutex,
         patience: task.patience,
         busy: task.busy,
@@ -54,13 +54,13 @@ async fn take(
         Ok(guard) => guard,
         Err(exit) => return Ok(exit),
     };
-    let line = if task.json {
-        output::taken(&task.name, &guard).to_string()
-    } else {
-        guard.hold_id().to_string()
+    let lines = match guard.token() {
+        _ if task.json => output::taken(&task.lock.name, &guard).to_string(),
+        Some(token) => format!("{}\n{token}", guard.hold_id()),
+        None => guard.hold_id().to_string(),
     };
     // What nobody could read, nobody could release.
-    if let Err(error) = output::say(&line) {
+    if let Err(error) = output::say(&lines) {
         parting.begin(guard.lease().remaining());
         let _ = parting.bear(signals, guard.release()).await;
         return Err(error.into());

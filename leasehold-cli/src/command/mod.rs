@@ -16,9 +16,9 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use leasehold::{Client, Error, Memory};
+use leasehold::{Client, Error, Memory, Mutex};
 
-use crate::config::{Config, Question, Task};
+use crate::config::{Config, Lock, Question, Task};
 use crate::exit::Exit;
 use crate::output;
 use crate::place::Place;
@@ -47,7 +47,7 @@ async fn perform(config: Config) -> Result<Exit, Failure> {
     };
     match &question {
         Question::Renew(task) => renew::rehearse(&config.place, task).await?,
-        other => rehearse(&config.place, other.name()).await?,
+        other => rehearse(&config.place, other.lock()).await?,
     }
     let client = connect(&config.place, "").await?;
     let answer = ask(&client, question).await;
@@ -57,12 +57,12 @@ async fn perform(config: Config) -> Result<Exit, Failure> {
 
 async fn ask(client: &Client, question: Question) -> Result<Exit, Failure> {
     match question {
-        Question::Status { name, json } => status::status(client, &name, json).await,
+        Question::Status { lock, json } => status::status(client, &lock, json).await,
         Question::Ls { pattern, json } => ls::ls(client, &pattern, json).await,
         Question::Wait(task) => wait::wait(client, task).await,
         Question::Renew(task) => renew::renew(client, task).await,
-        Question::Release { name, hold } => release::release(client, &name, hold).await,
-        Question::Unlock { name } => unlock::unlock(client, &name).await,
+        Question::Release { lock, hold } => release::release(client, &lock, hold).await,
+        Question::Unlock { lock } => unlock::unlock(client, &lock).await,
     }
 }
 
@@ -143,6 +143,12 @@ fn read(file: &Path) -> Result<Vec<u8>, Error> {
         .map_err(|error| Error::Config(format!("{} cannot be read: {error}", file.display())))
 }
 
+/// The mutex that is `lock` for this client.
+fn mutex(client: &Client, lock: &Lock) -> Mutex {
+    let mutex = client.mutex(&lock.name).wire(lock.wire);
+    if lock.fenced { mutex.fenced() } else { mutex }
+}
+
 /// A client on a store in this process, which checks as the one on the store would.
 fn rehearsal(place: &Place, label: &str) -> Client {
     let builder = Client::builder().prefix(&place.prefix).label(label);
@@ -150,10 +156,10 @@ fn rehearsal(place: &Place, label: &str) -> Client {
 }
 
 /// Lets the library check a name on a store in this process, before anything is sent.
-async fn rehearse(place: &Place, name: Option<&str>) -> Result<(), Error> {
-    let Some(name) = name else { return Ok(()) };
+async fn rehearse(place: &Place, lock: Option<&Lock>) -> Result<(), Error> {
+    let Some(lock) = lock else { return Ok(()) };
     let client = rehearsal(place, "");
-    let checked = client.mutex(name).status().await;
+    let checked = mutex(&client, lock).status().await;
     client.close().await;
     checked.map(drop)
 }

@@ -2,10 +2,11 @@
 
 use leasehold::{Client, HoldId};
 
-use super::Failure;
+use super::{Failure, mutex};
+use crate::config::Lock;
 use crate::exit::Exit;
 
-pub(super) async fn release(client: &Client, name: &str, hold: HoldId) -> Result<Exit, Failure> {
-    client.mutex(name).adopt(hold).await?.release().await?;
+pub(super) async fn release(client: &Client, lock: &Lock, hold: HoldId) -> Result<Exit, Failure> {
+    mutex(client, lock).adopt(hold).await?.release().await?;
     Ok(Exit::Success)
 }

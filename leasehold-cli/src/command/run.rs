@@ -49,7 +49,7 @@ async fn rehearse(place: &Place, task: &Run) -> Result<(), Error> {
 }
 
 fn mutex(client: &Client, task: &Run) -> Mutex {
-    let mutex = client.mutex(&task.name);
+    let mutex = super::mutex(client, &task.lock);
     match task.lease {
         Lease::Fixed(lease) => mutex.fixed_lease(lease),
         Lease::Renewed(ttl) => mutex.ttl(ttl),
@@ -65,7 +65,7 @@ async fn under_lock(
 ) -> Result<Exit, Failure> {
     let mutex = mutex(client, task);
     let wanted = Wanted {
-        name: &task.name,
+        name: &task.lock.name,
         mutex: &mutex,
         patience: task.patience,
         busy: task.busy,
@@ -222,13 +222,17 @@ impl Watch<'_> {
         }
     }
 
-    fn environment(&self) -> Vec<(&'static str, OsString)> {
+    /// What CMD is told. A token of a `run` around this one is not passed on: it is another lock's.
+    fn environment(&self) -> Vec<(&'static str, Option<OsString>)> {
         let hold = self.guard.hold_id().as_str();
+        let token = self.guard.token().map(|token| token.to_string().into());
         let mut environment = vec![
-            ("LEASEHOLD_NAME", OsString::from(&self.task.name)),
-            ("LEASEHOLD_HOLD", OsString::from(hold)),
+            ("LEASEHOLD_NAME", Some(OsString::from(&self.task.lock.name))),
+            ("LEASEHOLD_HOLD", Some(OsString::from(hold))),
+            ("LEASEHOLD_TOKEN", token),
         ];
-        environment.extend(self.place.environment());
+        let place = self.place.environment().into_iter();
+        environment.extend(place.map(|(name, value)| (name, Some(value))));
         environment
     }
 
@@ -254,7 +258,7 @@ impl Watch<'_> {
     /// Says once that the command has to end.
     fn lose(&mut self) {
         if !std::mem::replace(&mut self.lost, true) {
-            let name = &self.task.name;
+            let name = &self.task.lock.name;
             complain(&match self.guard.lease().state() {
                 LeaseState::Lost => format!("the hold of {name} was lost: ending the command"),
                 _ => format!("the lease of {name} is about to end: ending the command"),
@@ -275,7 +279,7 @@ impl Watch<'_> {
         }
         complain(&format!(
             "suspended: the lease of {} is not renewed meanwhile and ends in {}",
-            escaped(&self.task.name),
+            escaped(&self.task.lock.name),
             span(self.guard.lease().remaining()),
         ));
         let halt = Signal::from_named_raw(signal).filter(|&halt| halt != Signal::STOP);

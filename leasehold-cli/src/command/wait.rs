@@ -19,15 +19,15 @@ const OUTAGE: Duration = Duration::from_secs(30);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 pub(super) async fn wait(client: &Client, task: Wait) -> Result<Exit, Failure> {
-    let mutex = client.mutex(&task.name);
+    let mutex = super::mutex(client, &task.lock);
     let free = tokio::select! {
         free = until_free(&mutex, task.longest) => free?,
-        never = waiting::show(&task.name, &mutex) => match never {},
+        never = waiting::show(&task.lock.name, &mutex) => match never {},
     };
     if free {
         return Ok(Exit::Success);
     }
-    complain(&format!("{} is still held", task.name));
+    complain(&format!("{} is still held", task.lock.name));
     Ok(task.busy)
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct Job<'a> {
     pub(crate) lease: &'a Lease,
     pub(crate) grace: Duration,
     pub(crate) hold_file: Option<File>,
-    /// What the command sees of its environment beyond ours.
-    pub(crate) environment: Vec<(&'static str, OsString)>,
+    /// How the command's environment differs from ours: what is set, and what is not there.
+    pub(crate) environment: Vec<(&'static str, Option<OsString>)>,
 }
 
 /// A running supervisor, as `run` sees it. When this process dies, the supervisor ends the command.
@@ -72,8 +72,13 @@ impl Attendant {
         }
         command.args(in_front.then_some("--foreground"));
         command.args(job.hold_file.is_some().then_some("--hold-file"));
+        for (name, value) in job.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         let child = command
-            .envs(job.environment)
             .arg("--")
             .args(job.command)
             .stdin(OwnedFd::from(theirs))
