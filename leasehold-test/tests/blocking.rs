@@ -15,6 +15,8 @@ mod inside_async;
 mod interrupts;
 #[path = "blocking/support.rs"]
 mod support;
+#[path = "blocking/thread_owners.rs"]
+mod thread_owners;
 
 /// Makes a test of each fact for each store named, in a module of the store's name.
 macro_rules! on_stores {
