@@ -81,10 +81,7 @@ fn the_tokens_of_fenced_holds_rise(place: &Place) {
 
 fn acquire_tells_its_token_in_both_forms(place: &Place) {
     let taken = place.done(&["acquire", "job", "--lease", "1h", "--fenced"]);
-    let lines: Vec<&str> = taken.out.lines().collect();
-    let [hold, token] = lines[..] else {
-        panic!("{taken:?}")
-    };
+    let (hold, token) = taken.out.split_once('\n').expect("two lines");
     assert_eq!(place.done(&["release", "job", "--hold", hold]).code, 0);
     let again = place.done(&["acquire", "job", "--lease", "1h", "--fenced", "--json"]);
     let again: Value = serde_json::from_str(&again.out).expect("JSON");
