@@ -109,9 +109,9 @@ pub(crate) enum Command {
 
 const RUN_NOTES: &str = "\
 The command gets LEASEHOLD_NAME and LEASEHOLD_HOLD, the identity of the hold, LEASEHOLD_TOKEN if
-the hold is fenced, and LEASEHOLD_URL without its password if there is a URL. Signals are passed on to it. In a terminal it has the
-foreground; if standard output is a pipe, only when it asks for it, since a pager at the other end
-needs the terminal, too.
+the hold is fenced, and LEASEHOLD_URL without its password if there is a URL. Signals are passed on
+to it. In a terminal it has the foreground; if standard output is a pipe, only when it asks for it,
+since a pager at the other end needs the terminal, too.
 
 When the lease would end within the grace, the command and all its descendants get TERM, and KILL
 before it ends; also when leasehold itself hangs or is killed. Descendants that live on after the

@@ -3,10 +3,8 @@
 #[macro_use]
 mod support;
 
-use std::process::Command;
-
 use serde_json::Value;
-use support::{Place, Running};
+use support::{Place, eventually};
 
 const FOREIGN: &str = "SET job someone-else NX PX 60000";
 const TOKEN: &str = "echo ${LEASEHOLD_TOKEN-none}";
@@ -81,10 +79,7 @@ fn the_tokens_of_fenced_holds_rise(place: &Place) {
 
 fn acquire_tells_its_token_in_both_forms(place: &Place) {
     let taken = place.done(&["acquire", "job", "--lease", "1h", "--fenced"]);
-    let lines: Vec<&str> = taken.out.lines().collect();
-    let [hold, token] = lines[..] else {
-        panic!("{taken:?}")
-    };
+    let (hold, token) = taken.out.split_once('\n').expect("two lines");
     assert_eq!(place.done(&["release", "job", "--hold", hold]).code, 0);
     let again = place.done(&["acquire", "job", "--lease", "1h", "--fenced", "--json"]);
     let again: Value = serde_json::from_str(&again.out).expect("JSON");
@@ -123,11 +118,11 @@ fn a_foreign_plain_lock_and_ours_exclude_each_other() {
 fn a_plain_run_waits_for_a_foreign_release() {
     let place = Place::redis();
     assert_eq!(place.server().command(FOREIGN), "+OK\r\n");
-    let mut shell = Command::new("sh");
-    place.settle(&mut shell);
-    let script = "echo > started; $LEASEHOLD run --plain job -- echo mine";
-    let waiter = Running::spawn(shell.args(["-c", script]));
-    place.read("started");
+    let waiter = place.start(&["run", "--plain", "job", "--", "echo", "mine"]);
+    let listeners = "PUBSUB NUMSUB leasehold_plain:{job}";
+    eventually("a waiter that listens", || {
+        place.server().command(listeners).ends_with(":1\r\n")
+    });
     assert_eq!(place.server().command("DEL job"), ":1\r\n");
     let done = waiter.done();
     assert_eq!((done.code, done.out.as_str()), (0, "mine\n"), "{done:?}");
