@@ -237,6 +237,25 @@ async fn an_uncontended_lock_does_not_wait() {
 }
 
 #[tokio::test]
+async fn an_entry_that_is_dropped_while_others_are_in_frees_nothing() {
+    let (heard, ()) = Heard::of(async |_: &Heard| {
+        let client = Client::memory();
+        let mutex = client.mutex("m").owner(&client.owner());
+        let guard = mutex.lock().await.unwrap();
+        drop(mutex.lock().await.unwrap());
+        eventually("it has stepped back", async || {
+            mutex.hold_count(guard.hold_id()).await.unwrap() == 1
+        })
+        .await;
+        guard.release().await.unwrap();
+        assert_eq!(client.close().await.unreleased, 0);
+    })
+    .await;
+    let by = heard.told.values("released", "by");
+    assert_eq!(by.into_iter().collect::<Vec<_>>(), ["caller"]);
+}
+
+#[tokio::test]
 async fn a_call_that_takes_a_lock_is_small_although_it_is_observed() {
     let client = Client::memory();
     let mutex = client.mutex("m");

@@ -53,6 +53,20 @@ async fn a_record_lives_on_while_something_is_held_and_only_then() {
     assert_eq!(records(&client).unwrap(), 0, "after that it runs out");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_record_lives_on_for_a_hold_that_was_let_go() {
+    let memory = Memory::new();
+    let client = Client::builder().memory(&memory);
+    let mutex = client.mutex("m").fixed_lease(600 * SECOND);
+    let _hold = mutex.lock().await.unwrap().forget();
+    for _ in 0..59 {
+        sleep(10 * SECOND).await;
+        assert_eq!(records(&client).unwrap(), 1, "a holder is known");
+    }
+    sleep(90 * SECOND).await;
+    assert_eq!(records(&client).unwrap(), 0, "after that it runs out");
+}
+
 #[tokio::test]
 async fn a_record_is_a_hash_with_an_end_that_comes_with_the_handshake() {
     let server = Server::start().await;

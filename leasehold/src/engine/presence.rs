@@ -73,18 +73,20 @@ impl Presence {
         }
     }
 
-    /// When the record is to be written; never while nothing is held. `longest` is the longest
-    /// lease that is held.
+    /// When the record is to be written; never while nothing is held, nor lives on after it was
+    /// let go. `longest` is the longest lease that is held.
     pub(crate) fn due(&self, longest: Option<Ttl>, now: Moment) -> Moment {
         let mut inner = self.lock();
-        let Some(longest) = longest else {
+        let settled = if longest.is_some() {
+            inner.holding.get_or_insert(now).after(SETTLED)
+        } else {
             inner.holding = None;
+            now
+        };
+        let left = (now < inner.left).then(|| ttl(inner.left.since(now)));
+        let Some(longest) = longest.max(left).filter(|_| !inner.refused) else {
             return Moment::NEVER;
         };
-        let settled = inner.holding.get_or_insert(now).after(SETTLED);
-        if inner.refused {
-            return Moment::NEVER;
-        }
         let next = if longest > inner.ttl { now } else { inner.next };
         next.max(settled)
     }

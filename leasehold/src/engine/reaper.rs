@@ -183,7 +183,11 @@ impl Reaper {
                 tokio::select! {
                     debt = debts.recv() => match debt {
                         Some(debt) => {
-                            let span = shared.observer.releasing(debt.claim());
+                            let span = match &debt {
+                                // Others are still in.
+                                Debt::Step(_) => Span::none(),
+                                _ => shared.observer.releasing(debt.claim()),
+                            };
                             let (shared, tally) = (Arc::clone(&shared), Arc::clone(&tally));
                             let payment = pay(shared, debt, tally, span.clone());
                             payments.spawn(payment.instrument(span));
@@ -204,10 +208,12 @@ async fn pay(shared: Arc<Shared>, debt: Debt, tally: Arc<watch::Sender<Tally>>, 
         Debt::Step(tenure) => step(&shared, tenure, debt.ttl()).await,
         Debt::Claim(_) | Debt::Hold(_) => free(&shared, debt.claim(), debt.ttl()).await,
     };
-    let outcome = if paid { "freed" } else { "unanswered" };
-    shared
-        .observer
-        .released(debt.claim(), &span, "reaper", outcome);
+    if !matches!(debt, Debt::Step(_)) {
+        let outcome = if paid { "freed" } else { "unanswered" };
+        shared
+            .observer
+            .released(debt.claim(), &span, "reaper", outcome);
+    }
     tally.send_modify(|tally| {
         tally.owed -= 1;
         if paid {

@@ -343,7 +343,8 @@ impl Mutex {
     /// From now on this client renews it, as long as this handle says, tells of its loss, and
     /// gives it back, whatever its count. With a [`fixed_lease`](Self::fixed_lease) it only looks:
     /// the hold lasts for what is left of its TTL, and may be [extended]. The one who had it
-    /// should [forget] it; if it does not, and gives it back, it is lost here.
+    /// should [forget] it; if it does not, and gives it back, it is lost here. Its token, if it has
+    /// one, is known to that one only: pass it along with the hold.
     ///
     /// On the local store a hold that is bound to another process stays bound to that process: it
     /// ends at once when that process does. One that is not bound lives by its TTL and by the

@@ -203,6 +203,8 @@ pub(crate) struct Inspected {
     pttl: i64,
     /// The holder's token as it can be shown.
     pub(crate) holder: Option<HoldId>,
+    /// It is shown in another form than it has: what is shown is nobody's token.
+    escaped: bool,
 }
 
 impl Inspected {
@@ -213,7 +215,18 @@ impl Inspected {
 
     /// Whether that hold has it.
     pub(crate) fn is_held_by(&self, hold: &HoldId) -> bool {
-        self.holder.as_ref() == Some(hold)
+        !self.escaped && self.holder.as_ref() == Some(hold)
+    }
+
+    fn of(pttl: i64, value: Option<&[u8]>) -> Self {
+        let holder = value.map(shown);
+        let bare = holder.as_ref().map(|shown| shown.as_str().as_bytes());
+        let escaped = bare != value;
+        Self {
+            pttl,
+            holder,
+            escaped,
+        }
     }
 }
 
@@ -230,14 +243,8 @@ impl Operation for Inspect {
     fn parse(raw: Raw) -> Result<Inspected> {
         match raw.list()?.as_slice() {
             [Raw::Int(NO_LOCK)] => Err(no_lock()),
-            [Raw::Int(pttl)] => Ok(Inspected {
-                pttl: *pttl,
-                holder: None,
-            }),
-            [Raw::Int(pttl), Raw::Bytes(value)] => Ok(Inspected {
-                pttl: *pttl,
-                holder: Some(shown(value)),
-            }),
+            [Raw::Int(pttl)] => Ok(Inspected::of(*pttl, None)),
+            [Raw::Int(pttl), Raw::Bytes(value)] => Ok(Inspected::of(*pttl, Some(value))),
             other => Err(Error::protocol(format!("the look replied {other:?}"))),
         }
     }
@@ -248,10 +255,8 @@ impl Operation for Inspect {
         if value.is_some_and(|value| value.len() > LONGEST) {
             return Err(no_lock());
         }
-        Ok(Inspected {
-            pttl: state.pttl(key, now.mono_ms),
-            holder: value.map(|value| shown(value.as_bytes())),
-        })
+        let pttl = state.pttl(key, now.mono_ms);
+        Ok(Inspected::of(pttl, value.map(str::as_bytes)))
     }
 }
 
@@ -273,5 +278,18 @@ mod tests {
         assert_eq!(shown(base64.as_bytes()).as_str(), base64);
         assert_eq!(shown(b"\x1b[2J\xff").as_str(), r"\x1b[2J\xff");
         assert_eq!(shown(b"").as_str(), "");
+    }
+
+    #[test]
+    fn a_token_that_is_shown_in_another_form_is_not_held_by_that_form() {
+        let raw = |value: &[u8]| Raw::List(vec![Raw::Int(1000), Raw::Bytes(value.to_vec())]);
+        let held = |value: &[u8]| {
+            let seen = Inspect::parse(raw(value)).unwrap();
+            seen.is_held_by(seen.holder.as_ref().unwrap())
+        };
+        assert!(held(b"token"));
+        assert!(held(br"\xff"));
+        assert!(!held(b"\xff"));
+        assert!(!held(b"token\n"));
     }
 }
