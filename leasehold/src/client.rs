@@ -118,7 +118,8 @@ impl Client {
     /// What is held under the names that match `pattern`, in which `*` stands for any text and
     /// `?` for one character. In the order of the names.
     ///
-    /// With a [prefix](ClientBuilder::prefix), only names that have it, and shown without it.
+    /// With a [prefix](ClientBuilder::prefix), only names that have it, and shown without it. Locks
+    /// of the [plain format](crate::Wire::Plain) are left out: nothing tells them from other texts.
     ///
     /// On a server this walks over all keys; it is meant for operators, not for programs.
     ///

@@ -306,8 +306,8 @@ impl<'a> Acquisition<'a> {
             (Outcome::Done(_), _) => Ok(Attempt::Again),
             (Outcome::Refused(error), _) if !worth_waiting(&error) => Err(error),
             (Outcome::Refused(error) | Outcome::Unknown(error), _) => {
+                // With the request still out for a close, which waits until the stake is gone.
                 self.stake = Some(stake);
-                self.asking = None;
                 self.failing.get_or_insert(asked);
                 self.failed(error).await
             }
