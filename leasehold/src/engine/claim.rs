@@ -182,21 +182,15 @@ impl Claim {
             Kind::Mutex => {
                 let name = self.name.clone();
                 let op = mutex::Inspect { name };
-                match store.run(&op, &self.flight, until).await {
-                    Outcome::Done(seen) => Outcome::Done(seen.count_of(&self.id)),
-                    Outcome::Refused(error) => Outcome::Refused(error),
-                    Outcome::Unknown(error) => Outcome::Unknown(error),
-                }
+                let seen = store.run(&op, &self.flight, until).await;
+                seen.map(|seen| seen.count_of(&self.id))
             }
             Kind::Plain => {
                 let op = plain::Inspect {
                     name: self.name.clone(),
                 };
-                match store.run(&op, &self.flight, until).await {
-                    Outcome::Done(seen) => Outcome::Done(u64::from(seen.is_held_by(&self.id))),
-                    Outcome::Refused(error) => Outcome::Refused(error),
-                    Outcome::Unknown(error) => Outcome::Unknown(error),
-                }
+                let seen = store.run(&op, &self.flight, until).await;
+                seen.map(|seen| u64::from(seen.is_held_by(&self.id)))
             }
         }
     }

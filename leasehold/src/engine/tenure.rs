@@ -240,14 +240,10 @@ impl Tenure {
                 self.confirm(shared, term, until).await
             } else {
                 let claim = &self.hold.claim;
-                match claim
+                let reached = claim
                     .reach(&shared.store, steps.count + 1, term.ttl(), until)
-                    .await
-                {
-                    Outcome::Done(reached) => Outcome::Done(matches!(reached, Acquired::Held(_))),
-                    Outcome::Refused(error) => Outcome::Refused(error),
-                    Outcome::Unknown(error) => Outcome::Unknown(error),
-                }
+                    .await;
+                reached.map(|reached| matches!(reached, Acquired::Held(_)))
             };
             match outcome {
                 Outcome::Done(true) => {
@@ -277,11 +273,8 @@ impl Tenure {
             hold: claim.id.clone(),
             ttl: Some(term.ttl()),
         }]);
-        match shared.store.run(&batch, &claim.flight, until).await {
-            Outcome::Done(held) => Outcome::Done(held == [true]),
-            Outcome::Refused(error) => Outcome::Refused(error),
-            Outcome::Unknown(error) => Outcome::Unknown(error),
-        }
+        let held = shared.store.run(&batch, &claim.flight, until).await;
+        held.map(|held| held == [true])
     }
 
     /// Steps down to what the stakes need, if anybody is in. The last one frees the lock itself.

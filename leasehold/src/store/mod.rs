@@ -32,6 +32,17 @@ pub(crate) enum Outcome<T> {
     Unknown(Error),
 }
 
+impl<T> Outcome<T> {
+    /// The same outcome with another reply.
+    pub(crate) fn map<U>(self, read: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Done(reply) => Outcome::Done(read(reply)),
+            Self::Refused(error) => Outcome::Refused(error),
+            Self::Unknown(error) => Outcome::Unknown(error),
+        }
+    }
+}
+
 /// What a store tells without being asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
